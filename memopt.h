@@ -3605,22 +3605,22 @@ MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t r
 MEMOPT_API void             memopt_ranks_destroy(memopt_ranks *ranks);
 
 /* @section api_shard : api_comm api_optim api_scale api_arena api_store
-   One network over many ranks, each with other data: what all of them would hold alike is cut among them.
+   One network over many ranks, each with other data (ZeRO 1, 2, 3): what all would hold alike is cut among them.
      stage    weights      gradients    sums and states   for whom
        0      whole        whole        whole             comparison: nothing is cut
        1      whole        whole        a rank's part     any engine: three calls a step
        2      whole        two groups   a rank's part     gradients leave while backward goes on
        3      two groups   two groups   a rank's part     weights arrive while the group before computes
-   Group      what travels together, such as a layer: one piece of memory, cut into equal parts, a rank the r-th.
+   Group      What travels together, such as a layer: one piece of memory, cut into equal parts, a rank the r-th.
    Unit       The batch of a step is cut into units, the same number for every number of ranks. Rank r computes unit
-              r, ranks + r, ...: rounds. Gradients of units are added in the order of units, as one process adds them up
-              with memopt_gradients_accumulate(): so weights, states, norms and every decision have the same bits for
-              any number of ranks. The price: gradients travel once a unit and not once a step. In stages 0 and 1 a
-              unit may be several micro-batches, whose gradients the engine adds up before it reduces them. With as many
-              units as ranks that is the cheapest, and the bits are those of this number of ranks.
+              r, ranks + r, ...: rounds. Gradients of units are added in the order of units, as one process adds them
+              with memopt_gradients_accumulate(). So weights, states, norms and every decision have the same bits for
+              any number of ranks; the price is that gradients travel once a unit, not once a step. In stages 0 and 1 a
+              unit may be several micro-batches, whose gradients the engine adds before it reduces them. As many units
+              as ranks is the cheapest, and gives the bits of this number of ranks.
    Mean       Sums are sums over all units: the mean is one factor, run.gradient_factor.
-   Failure    breaks the communicators of the shard, so that all ranks learn it. After one at a step's end ranks may
-              stand a step apart, each intact: the run goes on from a save that all of them have.
+   Failure    A failure breaks the communicators of the shard, so that all ranks learn it. After one at a step's end,
+              ranks may be a step apart, each intact: the run goes on from a save that all of them have.
 
      memopt_shard_open(&desc, arena, &shard);
      ... write this rank's weights: memopt_shard_part(); then memopt_shard_share(shard) ...
@@ -3640,18 +3640,17 @@ MEMOPT_API void             memopt_ranks_destroy(memopt_ranks *ranks);
          memopt_shard_step(shard, &run);
      }
 
-   Slow tier   What a rank's part needs only now and then may lie in a store, on a disk or in the host's memory, instead
-               of in memory: states, extra, and in stage 3 weights. A step reads it tile by tile, steps it and writes
-               it: the next tile arrives while this one is stepped and the one before leaves. Weights of the group
-               after the next arrive while this one computes. One process alone is a shard of one rank: nothing travels
-               but to the tier. No bit of the result changes.
-   Device      Weights, gradients and what travels may lie in a device's memory, in the arena that is given to
-               memopt_shard_open(), while sums, states, extra and the weights that are stepped lie in the host's
-               (ZeRO-Offload): two bytes a parameter go out as gradients, beside backward, and two come back as
-               weights, beside the step, which the CPU does. memopt_shard_part() and saves see the host's; pointers of
-               memopt_shard_weights() and memopt_shard_gradients() are the device's. With memopt_shard_device.kernels
-               the device adds and steps, too: it has all but tables, memopt_shard_part() points there, and saves
-               are refused. No bit of the result changes. */
+   Slow tier   Of a rank's part, states, extra and in stage 3 weights may lie in a store, on a disk or in the host's
+               memory. A step reads a tile, steps it and writes it: the next tile arrives while this one is stepped and
+               the one before leaves. Weights of the group after the next arrive while this one computes. One process
+               alone is a shard of one rank. No bit of the result changes.
+   Device      Weights, gradients and buckets may lie in a device's memory, in the arena given to memopt_shard_open(),
+               while sums, states, extra and the weights that are stepped lie in the host's (ZeRO-Offload): two bytes a
+               parameter go out as gradients, beside backward, and two come back as weights, beside the step, which the
+               CPU does. memopt_shard_part() and saves see the host's memory, memopt_shard_weights() and
+               memopt_shard_gradients() the device's. With memopt_shard_device.kernels the device also adds and steps:
+               it has everything but tables, memopt_shard_part() points there, and saves are refused. No bit of the
+               result changes. */
 
 typedef struct memopt_shard_tensor { /* of the model; a tensor that is used twice is listed once */
     size_t count;   /* elements */
@@ -3660,7 +3659,7 @@ typedef struct memopt_shard_tensor { /* of the model; a tensor that is used twic
     size_t group;   /* that it belongs to: that of the tensor before, or the next number; the first is 0 */
 } memopt_shard_tensor;
 
-enum { /* what lies on the slow tier; or'ed */
+enum { /* what lies on the slow tier, or'ed */
     MEMOPT_SHARD_SLOW_STATES  = 1,
     MEMOPT_SHARD_SLOW_EXTRA   = 2, /* SPLIT's 16 bits, COPY's floats */
     MEMOPT_SHARD_SLOW_WEIGHTS = 4  /* stage 3: the rank's part of those that are computed with */
@@ -3671,44 +3670,43 @@ typedef struct memopt_shard_use { /* of a group, in a unit */
     int    is_backward; /* 1: its gradients are written or added to */
 } memopt_shard_use;
 
-/* What a shard needs of a device: memopt_cuda_shard_open() fills it in for a CUDA stream, the engine's. Copies run
-   beside that stream. A copy has a slot, which the shard waits for before it gives it another one. What lies on the
-   host is pinned where memopt_shard_desc.pinned is. A status that is not OK ends the shard. */
+/* What a shard needs of a device; memopt_cuda_shard_open() fills it in for the engine's CUDA stream. Copies run beside
+   that stream. A copy has a slot; the shard waits for it before it uses the slot again. A status that is not OK ends
+   the shard. */
 enum { MEMOPT_SHARD_SLOTS = 5 };
 
 typedef struct memopt_shard_device {
     /* In the engine's stream. */
     memopt_status (*zero_fn)(void *user, void *d_to, size_t bytes);
-    /* To the host. Runs after what the engine's stream was given before; is_there: the bytes are there already, and it
-       waits for nobody. */
+    /* To the host, after what the engine's stream was given before; is_there: at once, the bytes are there. */
     memopt_status (*copy_out_fn)(void *user, void *to, const void *d_from, size_t bytes, int is_there, size_t slot);
     /* To the device, after what the engine's stream was given before. */
     memopt_status (*copy_in_fn)(void *user, void *d_to, const void *from, size_t bytes, size_t slot);
-    /* The host waits for the last copy of the slot; for one that was never used: not. */
+    /* The host waits for the last copy of the slot, if there was one. */
     memopt_status (*wait_fn)(void *user, size_t slot);
-    /* What the engine's stream is given from now on finds all that was copied in. */
+    /* What the engine's stream is given from now on sees all that was copied in. */
     memopt_status (*join_fn)(void *user);
     void *user;
     const struct memopt_shard_kernels *kernels; /* copied; NULL: the host adds and steps */
 } memopt_shard_device;
 
 typedef struct memopt_shard_square { /* of a piece of 64 Ki elements of a tensor */
-    double squares;   /* their sum as memopt_gradients_measure() adds it; not looked at where any is not finite */
+    double squares;   /* their sum as memopt_gradients_measure() adds it; ignored where any is not finite */
     size_t nonfinite;
 } memopt_shard_square;
 
-/* Of a device that adds and steps, too: memopt_cuda_shard_kernels(). All of it in the engine's stream, with the CPU's
-   bits. Sums are floats. */
+/* Of a device that also adds and steps: memopt_cuda_shard_kernels(). All in the engine's stream, with the CPU's bits;
+   sums are floats. */
 typedef struct memopt_shard_kernels {
-    /* What a step needs beside: bytes of d_scratch, aligned to 256. */
+    /* The bytes of d_scratch, aligned to 256. */
     memopt_status (*scratch_fn)(void *user, const memopt_optim_desc *optim, size_t *bytes);
-    /* d_sums += so many pieces, `stride` bytes apart, one after another; start: there are no sums yet. */
+    /* d_sums += the pieces, `stride` bytes apart, in order; start: there are no sums yet. */
     memopt_status (*add_fn)(void *user, float *d_sums, const void *d_pieces, memopt_type type, size_t stride,
                             size_t count, size_t pieces, int start);
     memopt_status (*square_fn)(void *user, const float *d_values, size_t count, memopt_shard_square *d_squares);
     memopt_status (*round_fn)(void *user, uint16_t *d_to, const float *d_from, size_t count); /* to bf16 */
     memopt_status (*state_fn)(void *user, memopt_optim *optim, size_t tensor);                /* begin it */
-    /* As memopt_optim_begin(), _apply() and _end(). A fused step that was stopped is ERR_STATE at its end. */
+    /* As memopt_optim_begin(), _apply() and _end(); a fused step that was stopped is ERR_STATE at its end. */
     memopt_status (*begin_fn)(void *user, memopt_optim *optim, const memopt_optim_run *run, void *d_scratch,
                               size_t bytes);
     memopt_status (*apply_fn)(void *user, memopt_optim *optim, size_t tensor, size_t first, size_t count,
@@ -3724,51 +3722,49 @@ typedef struct memopt_shard_desc { /* zero it, then set what you need */
     const memopt_shard_tensor *tensors;      /* copied */
     size_t                     tensor_count;
     /* The groups as a unit uses them, from its first forward to its last backward; copied. A group may come several
-       times, as one with tied weights, one that is computed again, or all of them in a unit of several micro-batches;
-       its gradients are complete after its last backward, and the first one writes what later ones add to. In stages 0
-       and 1 it is read where a tape sends gradients. NULL: each forward in order, then each backward */
+       times (tied weights, recomputation, several micro-batches in a unit): its first backward writes gradients, later
+       ones add to them, and after the last one they are complete. In stages 0 and 1 only a tape needs them. NULL: each
+       forward in order, then each backward */
     const memopt_shard_use    *uses;
     size_t                     use_count;
     size_t                     units;        /* of a step; 0 = as many as ranks */
-    memopt_type                gradients;    /* as backward writes them, and as they travel; added in fp32 */
-    /* What is stepped, and how: kind, state, block, min_quantized, seed, threads, first_moment; weights and extra (BF16
-       with SPLIT: computed with in bf16; F32 with COPY: computed with in bf16, the floats a rank's part). `gradients`
-       is the type of the sums: F32; or BF16 where a step is a single round. Its tensors are the shard's own */
+    memopt_type                gradients;    /* as backward writes them and as they travel; added in fp32 */
+    /* What is stepped, and how: kind, state, block, min_quantized, seed, threads, first_moment; weights and extra (with
+       BF16 and SPLIT, or F32 and COPY, the network computes in bf16, and the rest is a rank's part). `gradients` is the
+       type of the sums: F32, or BF16 where a step is a single round. Its tensors are the shard's own */
     memopt_optim_desc          optim;
-    size_t                     bucket_bytes; /* that gradients are received in, at most; 0 = 32 MiB. At least two
-                                                grains a rank */
+    size_t                     bucket_bytes; /* the most that gradients are received in; 0 = 32 MiB. At least two grains
+                                                a rank */
     memopt_comm               *comm;         /* outlives the shard; NULL: one rank alone, or a plan */
-    memopt_comm               *replicas;     /* hybrid: everything is cut among the ranks of `comm`, and the ranks of
-                                                `replicas`, one of each such set, hold the same part. Unit numbers count
+    memopt_comm               *replicas;     /* hybrid: everything is cut among the ranks of `comm`; the ranks of
+                                                `replicas`, one of each such set, hold the same part. Units count
                                                 through sets: rank r of set c is rank c * ranks + r. NULL = one set */
     size_t                     rank, rank_count, replica_count; /* of a plan, where there is no comm; 0 counts = 1 */
-    int                        steps_inside; /* 1: every step is one of memopt_shard_step_inside(), and has one round:
-                                                in stages 2 and 3 there are sums of one group at a time, or none where
-                                                they can be made where the gradients are. With one rank a group is
-                                                reduced before the next use */
+    int                        steps_inside; /* 1: every step is a memopt_shard_step_inside() of one round: in stages 2
+                                                and 3 there are sums of one group at a time, or none where they can be
+                                                made in the gradients. One rank reduces a group before the next use */
     int                        slow;         /* what lies on the slow tier: MEMOPT_SHARD_SLOW_..., or'ed; 0: nothing */
-    /* The slow tier of this rank alone: made with the tiles of memopt_shard_tiles(), best with `aligned` and as many
-       transfers as slow_transfers; outlives the shard. One that holds tiles already is gone on with. NULL: a plan, or
-       nothing is slow */
+    /* The slow tier of this rank: made with the tiles of memopt_shard_tiles(), best with `aligned` and slow_transfers;
+       outlives the shard. One that already holds tiles is continued. NULL: a plan, or nothing is slow */
     memopt_store              *store;
     size_t                     tile;         /* elements of a group that are stepped at a time; 0 = 1 Mi. Kinds that
                                                 measure step whole tensors: a larger one is a tile */
-    size_t                     tile_buffers; /* tiles in memory at a time, at most 8; 0 = 3: one that arrives, one that
-                                                is stepped, one that leaves */
-    const memopt_shard_device *device;       /* copied. One set; stage 1 to 3 where there are several ranks; weights
-                                                are not slow. NULL: all is the host's */
-    /* With a device, what lies on the host: in `pinned` the staging buckets, in `host_arena` all else. NULL = malloc
-       for host_arena, and host_arena for pinned: right, but copies then take turns with what they should run beside */
+    size_t                     tile_buffers; /* tiles in memory at a time, at most 8; 0 = 3: one arrives, one is
+                                                stepped, one leaves */
+    const memopt_shard_device *device;       /* copied. One set; stage 1 to 3 with several ranks; weights are not slow.
+                                                NULL: all is the host's */
+    /* With a device, what lies on the host: the staging buckets in `pinned`, all else in `host_arena`. NULL = malloc
+       for host_arena, and host_arena for pinned: correct, but copies do not overlap then */
     memopt_arena              *host_arena, *pinned;
     memopt_error              *error;        /* NULL, or filled in when a call with this desc fails; not kept */
 } memopt_shard_desc;
 
-typedef struct memopt_shard_bytes { /* what a rank holds, and what it sends in a step, to the byte */
+typedef struct memopt_shard_bytes { /* exact: what a rank holds, and what it sends in a step */
     size_t   weights, window, extra; /* tag PARAMETERS: whole or a part; stage 3: of two groups; SPLIT's or COPY's */
     size_t   gradients, sums;        /* tag GRADIENTS: whole, or of two groups and tied ones; sums of units */
     size_t   states;                 /* tag OPTIMIZER: of this rank; where they are slow, the optimizer's tables */
     size_t   tiles;                  /* tag OPTIMIZER: those in memory */
-    size_t   landings;               /* tag PARAMETERS: slow weights of two parts, before they are gathered */
+    size_t   landings;               /* tag PARAMETERS: two slow parts of weights, before they are gathered */
     size_t   buckets;                /* tag COMMUNICATION */
     size_t   masters;                /* tag PARAMETERS: with a device, the host's: the rank's part of the weights */
     size_t   staging;                /* tag COMMUNICATION: with a device, what is copied out and in, pinned */
@@ -3776,64 +3772,64 @@ typedef struct memopt_shard_bytes { /* what a rank holds, and what it sends in a
     size_t   total;                  /* each rounded up to 64 */
     size_t   scratch;                /* tag OPTIMIZER: of a device that steps */
     size_t   object;                 /* tag OPTIMIZER: the host's tables of an optimizer whose states a device has */
-    size_t   host;                   /* with a device, of total: what is not there; else 0 */
+    size_t   host;                   /* of total, with a device: what lies on the host; else 0 */
     size_t   grain;                  /* a tensor of a group begins at a multiple of so many elements */
     size_t   pads;                   /* elements of groups that belong to no tensor: zero, and in no norm */
     size_t   rounds;                 /* of a step */
-    /* Beside this: what memopt_shard_measure() and kinds that measure send, Adafactor its rows and columns, others some
-       doubles a group and one for 64 Ki elements. memopt_comm_get_stats() tells it */
+    /* Not counted: what memopt_shard_measure() and kinds that measure send (Adafactor its rows and columns, others some
+       doubles a group and one for 64 Ki elements); memopt_comm_get_stats() tells it */
     uint64_t sent_gradients;         /* bytes a step, to other ranks of `comm`; as many are received */
     uint64_t sent_weights;           /* likewise; stage 0: the sums */
     uint64_t sent_replicas;          /* likewise, to other ranks of `replicas`; of a plan the set's that sends most */
     uint64_t calls;                  /* of all three */
     size_t   slow_tiles;             /* of the store */
-    size_t   slow_transfers;         /* that are under way at most */
-    uint64_t slow_weights, slow_extra, slow_states; /* bytes in the store: of one region */
-    uint64_t slow_read, slow_written; /* bytes a step: read for its uses and to be stepped; written */
+    size_t   slow_transfers;         /* the most that are under way */
+    uint64_t slow_weights, slow_extra, slow_states; /* bytes in one region of the store */
+    uint64_t slow_read, slow_written; /* bytes a step */
 } memopt_shard_bytes;
 
 /**
- * A dry run: what one rank holds and sends. Nothing else is needed, and no memory but the tables'.
+ * A dry run: what one rank holds and sends. It takes no memory but the tables'.
  *
- * returns OK, ERR_ARGUMENT (NULL, a stage that is none, a tensor of 0 elements, groups out of order, a use of a group
- *         that does not exist, a group without a backward, uses that end with a forward, BF16 sums of several rounds
- *         or sets, a bucket that is too small, slow weights outside of stage 3, steps_inside with several rounds or a
- *         kind that measures, a device that lacks a function or with what it excludes, and what memopt_optim_bytes()
+ * returns OK, ERR_ARGUMENT (NULL, no such stage, a tensor of 0 elements, groups out of order, a use of a group that
+ *         does not exist, a group without a backward, uses that end with a forward, BF16 sums of several rounds or
+ *         sets, a bucket that is too small, slow weights outside of stage 3, steps_inside with several rounds or a kind
+ *         that measures, a device that lacks a function or excludes another field, and what memopt_optim_bytes()
  *         refuses), ERR_OVERFLOW, ERR_MEMORY
  */
 MEMOPT_API memopt_status memopt_shard_plan(const memopt_shard_desc *desc, memopt_shard_bytes *bytes);
 
-/** The bytes of each tile of this rank's store, for memopt_store_desc: slow_tiles of them. Returns as
+/** The bytes of each tile of this rank's store, slow_tiles numbers, for memopt_store_desc. Returns as
     memopt_shard_plan(); ERR_ARGUMENT (bytes NULL, nothing is slow) */
 MEMOPT_API memopt_status memopt_shard_tiles(const memopt_shard_desc *desc, size_t *bytes);
 
 typedef struct memopt_shard memopt_shard;
 
 /**
- * The shard of one rank, its optimizer with it: weights are zero, states begun.
+ * The shard of one rank, with its optimizer: weights are zero, states fresh.
  *
- * arena   at its low end, in pushes with the tags above; a device's where desc.device is set, and only there. NULL =
- *         malloc, until memopt_shard_close()
- * out     receives the object; NULL where the arena only counts, as the others of desc then do. Untouched on failure
+ * arena   at its low end, in pushes with the tags above; a device's if, and only if, desc.device is set. NULL = malloc,
+ *         until memopt_shard_close()
+ * out     receives the object; NULL where the arena only counts, as the other arenas of desc must then. Untouched on
+ *         failure
  * returns as memopt_shard_plan(); what memopt_arena_error() says of a push; ERR_UNSUPPORTED (a device's arena without
- *         desc.device); ERR_ARGUMENT (no arena with one);
- *         ERR_ARGUMENT (no store where anything is slow, or one with other tiles); ERR_FORMAT (a store that holds
- *         tiles, and not all); nothing has been taken then
+ *         desc.device); ERR_ARGUMENT (a device without an arena; no store where anything is slow, or one with other
+ *         tiles); ERR_FORMAT (a store that holds some tiles, but not all)
  * threads one at a time; all ranks make the same calls in the same order
  */
 MEMOPT_API memopt_status memopt_shard_open(const memopt_shard_desc *desc, memopt_arena *arena, memopt_shard **out);
 
-/* Calls that are begun are waited for. NULL is fine. What came from an arena stays there. After a failure over MPI,
-   memopt_mpi_close() comes first: calls that have failed may still write into what is given back here. */
+/* Waits for calls under way; what came from an arena stays there. After a failure over MPI, memopt_mpi_close() comes
+   first: failed calls may still write into what is freed here. NULL is fine. */
 MEMOPT_API void          memopt_shard_close(memopt_shard *shard);
 
-/** The part of a tensor that this rank steps: where its weights, extra and sums are, first, and held (0: none). To
-    write weights before the first step, and to save. What is slow is NULL. ERR_ARGUMENT (NULL, no such tensor) */
+/** The part of a tensor that this rank steps: its weights, extra and sums (NULL where slow), first, and held (0: none);
+    to write weights before the first step, and to save. ERR_ARGUMENT (NULL, no such tensor) */
 MEMOPT_API memopt_status memopt_shard_part(const memopt_shard *shard, size_t tensor, memopt_optim_tensor *out);
 
 /**
- * The same where anything is slow, slice by slice: bring one to memory, and put it back if it was changed. Without a
- * slow tier the slice is all that is left of the part, and there is nothing to put.
+ * The same where anything is slow, slice by slice: bring a slice to memory, and put it back if you changed it. Without
+ * a slow tier the slice is the rest of the part, and putting does nothing.
  *
  *     for (at = part.first; at < part.first + part.held; at = slice.first + slice.held) {
  *         memopt_shard_bring(shard, tensor, at, &slice);
@@ -3842,57 +3838,54 @@ MEMOPT_API memopt_status memopt_shard_part(const memopt_shard *shard, size_t ten
  *     }
  *
  * first   an element of the part; the slice begins there
- * out     what memopt_shard_part() says, of the slice; until the next call with this shard. Slow states: that of the
- *         whole tile, which begins at or before `first`; else that of the part
+ * out     the slice as memopt_shard_part() tells it, until the next call with this shard; its state, where slow, is
+ *         that of the whole tile, which begins at or before `first`, else that of the part
  * returns OK, ERR_ARGUMENT (NULL, no such tensor, not of the part), ERR_STATE (a step has begun; nothing was brought),
- *         what the tier says, ERR_FORMAT (a state that was changed into one that is none)
+ *         what the tier says, ERR_FORMAT (a state was changed into an invalid one)
  */
 MEMOPT_API memopt_status memopt_shard_bring(memopt_shard *shard, size_t tensor, size_t first, memopt_optim_tensor *out);
 MEMOPT_API memopt_status memopt_shard_put(memopt_shard *shard);
 
-/** All ranks have written their weights: makes whole what is whole in this stage, and commits what is slow. ERR_STATE
-    within a step; ERR_ARGUMENT on all ranks, with the field and the first rank, where one was made with another stage,
-    kind, format, seed or another list of tensors than rank 0. */
+/** Once all ranks have written their weights: gathers them where they are whole, and commits what is slow. ERR_STATE
+    within a step; ERR_ARGUMENT on all ranks, with the field and the first rank whose desc differs from rank 0's. */
 MEMOPT_API memopt_status memopt_shard_share(memopt_shard *shard);
 
-#define MEMOPT_SHARD_NO_UNIT (SIZE_MAX - 1) /* this rank has none in this round: it walks through groups and computes
-                                               nothing, see memopt_shard_skip_unit() */
+#define MEMOPT_SHARD_NO_UNIT (SIZE_MAX - 1) /* none for this rank in this round: memopt_shard_skip_unit() */
 #define MEMOPT_SHARD_DONE    SIZE_MAX       /* the step has no further round */
 
 /**
- * Begin the next round, the first of a step included.
+ * Begin the next round of a step, also the first.
  *
- * unit    receives the unit this rank is to compute, or one of the two above. Seek a tape to step * units + unit, and
- *         dropout knows no rank
+ * unit    receives the unit that this rank computes, or one of the two above. Seek a tape to step * units + unit: then
+ *         dropout does not depend on the rank
  * returns OK, ERR_ARGUMENT, ERR_STATE (a group of the round before has not been reduced)
  */
 MEMOPT_API memopt_status memopt_shard_next_unit(memopt_shard *shard, size_t *unit);
 
 /**
- * The next use: weights of the group are there until the next one. backward: there is memory for its gradients, too,
- * until memopt_shard_reduce(). In stages 0 and 1, where all are always there, these calls need not be made. Outside of
- * rounds, as for an evaluation, forwards may come in any order, the same on all ranks.
+ * The next use: weights of the group are there until the next one; for a backward also memory for its gradients, until
+ * memopt_shard_reduce(). Not needed in stages 0 and 1, where all are always there. Outside of rounds, as for an
+ * evaluation, forwards may come in any order, the same on all ranks.
  *
- * returns OK, ERR_ARGUMENT, ERR_STATE (not the use that is next; a backward outside of rounds), and what
- *         memopt_comm_begin() and memopt_comm_wait() say
+ * returns OK, ERR_ARGUMENT, ERR_STATE (another use is next; a backward outside of rounds), and what memopt_comm_run()
+ *         says
  */
 MEMOPT_API memopt_status memopt_shard_forward(memopt_shard *shard, size_t group);
 MEMOPT_API memopt_status memopt_shard_backward(memopt_shard *shard, size_t group);
 
-/** Where a tensor's weights are (as they are computed with), and its gradients; NULL while they are not there. */
+/** A tensor's weights, in the type that is computed with, and its gradients; NULL while they are not there. */
 MEMOPT_API void         *memopt_shard_weights(const memopt_shard *shard, size_t tensor);
 MEMOPT_API void         *memopt_shard_gradients(const memopt_shard *shard, size_t tensor);
 
-/** The gradients of a group are complete: they are sent, and must not be touched until the next backward of it. */
+/** The gradients of a group are complete: sends them. Leave them alone until the group's next backward. */
 MEMOPT_API memopt_status memopt_shard_reduce(memopt_shard *shard, size_t group);
 
-/** The calls of a round for a rank without a unit, instead of its pass: all uses of the unit, and their reductions. Its
-    statuses are theirs. */
+/** What a rank without a unit calls in place of its pass: all uses and reductions of a unit, with their statuses. */
 MEMOPT_API memopt_status memopt_shard_skip_unit(memopt_shard *shard);
 
 /**
- * After the last round: the norm of the sums, the same on all ranks and for every number of them; as
- * memopt_gradients_measure(), or with a scaler as memopt_scaler_measure(). Pads are not in it.
+ * After the last round: the norm of the sums, the same on all ranks and for every number of them, without pads; as
+ * memopt_gradients_measure(), or with a scaler as memopt_scaler_measure().
  *
  * scaler  NULL, or the rank's: the same values on all of them
  * returns OK, ERR_ARGUMENT, ERR_STATE (a round is missing), and what memopt_comm_run() says
@@ -3903,34 +3896,33 @@ MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler
 /**
  * Step the rank's part of all tensors, and make weights whole again where they are whole.
  *
- * returns OK; ERR_ARGUMENT (as memopt_optim_begin()), ERR_STATE (a round is missing): nothing has changed, and another
- *         call may follow; what memopt_comm_run() or the store says: then weights are unchanged where
- *         memopt_shard_is_intact(), and else the run goes on from a save
+ * returns OK; ERR_ARGUMENT (as memopt_optim_begin()), ERR_STATE (a round is missing): nothing has changed, call again;
+ *         what memopt_comm_run() or the store says: weights are unchanged if memopt_shard_is_intact(), else the run
+ *         goes on from a save
  */
 MEMOPT_API memopt_status memopt_shard_step(memopt_shard *shard, const memopt_optim_run *run);
 
-/** Drop the sums of this step, as after an overflow, because a device was launched to step by a graph of its own, or
-    because a jump has left a callback of its tape at the same place on all ranks; on all ranks. The next call is the
-    first round of this step again. ERR_STATE: none has begun, or it is stepped inside backward. */
+/** Drop the sums of this step, on all ranks: after an overflow, when a device steps by a graph of its own, or when a
+    jump left a callback of the tape at the same place on all ranks. The next call begins the first round of this step
+    again. ERR_STATE: no step has begun, or it is stepped inside backward. */
 MEMOPT_API memopt_status memopt_shard_cancel(memopt_shard *shard);
 
 /**
- * Before the last round: its groups are stepped as soon as their sums are complete, while backward goes on (in stage 0
- * after it); memopt_shard_step() with the same run then ends it. run->fused is 1.
+ * Before the last round: step groups as soon as their sums are complete, while backward goes on (in stage 0 after it).
+ * memopt_shard_step() with the same run then ends the step. run->fused is 1.
  *
- * returns OK, ERR_STATE (not before the last round), and what memopt_optim_begin() refuses: a loop that clips by the
- *         global norm, or scales its loss. A gradient that is not finite makes the calls of all ranks fail
+ * returns OK, ERR_STATE (not before the last round), and what memopt_optim_begin() refuses: clipping by the global
+ *         norm, a scaled loss. A gradient that is not finite makes the calls of all ranks fail
  */
 MEMOPT_API memopt_status memopt_shard_step_inside(memopt_shard *shard, const memopt_optim_run *run);
 
-/** Has no weight been changed by a step that has begun and not ended? After a failure: 1 = weights and states are those
-    before this step, on this rank. Where states, extra and weights are all slow and the store is atomic, a step changes
-    nothing before its end: after memopt_shard_close() and memopt_store_abandon() a shard that is opened with the store
-    goes on with the step before. */
+/** After a failure: 1 = weights and states of this rank are those before the step. Where states, extra and weights are
+    all slow and the store is atomic, a step changes nothing before its end: after memopt_shard_close() and
+    memopt_store_abandon(), a shard that is opened with the store goes on with the step before. */
 MEMOPT_API int           memopt_shard_is_intact(const memopt_shard *shard);
 
-/** Of the rank's parts, in the order of the tensors: to save and load states. Slow ones are there after
-    memopt_shard_bring(), slice by slice. NULL for NULL. */
+/** The optimizer of the rank's parts, in the order of the tensors; a slow state is there after memopt_shard_bring(),
+    slice by slice. NULL for NULL. */
 MEMOPT_API memopt_optim *memopt_shard_optim(memopt_shard *shard);
 
 /** of the last call that failed */
@@ -3939,11 +3931,11 @@ MEMOPT_API memopt_error  memopt_shard_error(const memopt_shard *shard);
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x10 /* for ranks */
 /* @section api_shard_tape : api_shard api_tape
-   A tape over a sharded network: each segment's weights are a group. The tape's own calls then bring weights, and send
-   gradients, so that callbacks need no line more. In this order: memopt_shard_layers(), memopt_tape_open(),
+   A tape over a sharded network: each segment's weights are a group. The tape's own calls bring weights and send
+   gradients; callbacks stay as they are. In this order: memopt_shard_layers(), memopt_tape_open(),
    memopt_shard_tape_uses(), memopt_shard_open() with these uses, and the shard's address into each segment. All ranks
-   need the same schedule: memopt_tape_calibrate(), whose times differ, is for one rank of stage 0 or 1 beforehand; its
-   costs are then given to all. */
+   need the same schedule: memopt_tape_calibrate(), whose times differ, runs on one rank of stage 0 or 1 beforehand, and
+   all get its costs. */
 
 typedef struct memopt_shard_segment { /* stays where it is */
     memopt_tape_layer layer; /* the engine's */
@@ -3973,8 +3965,7 @@ MEMOPT_API memopt_status memopt_shard_tape_uses(const memopt_tape *tape, const m
 typedef struct memopt_shard_link { /* a call takes latency + the bytes that a rank sends to others / bandwidth */
     double latency;   /* seconds; 0 and more. Where ranks compare what they ask for, that of both calls */
     double bandwidth; /* bytes a second that a rank sends, and receives as many meanwhile; at least 1 */
-    int    waits;     /* 1: bytes move only while ranks wait for them, as those of threads do, and those of MPI where
-                         nothing drives it meanwhile */
+    int    waits;     /* 1: bytes move only while ranks wait, as between threads, and with MPI that nothing drives */
 } memopt_shard_link;
 
 typedef struct memopt_shard_machine { /* what a rank computes with, measured or estimated */
@@ -3992,8 +3983,8 @@ typedef struct memopt_shard_seconds { /* of a step */
 } memopt_shard_seconds;
 
 /**
- * How long a step takes on a machine that need not be there: the shard's own calls, in their order, over links that
- * only count seconds. Of a rank that has a unit in every round; what memopt_shard_bytes counts is in it, norms are not.
+ * How long a step takes on a machine that need not be there, for a rank with a unit in every round: the shard's own
+ * calls, in their order, over links that only count seconds. Without what memopt_shard_bytes does not count.
  *
  * desc    as for a plan; of communicators only the number of ranks is looked at
  * returns OK, what memopt_shard_plan() refuses, ERR_ARGUMENT (NULL, seconds or a bandwidth outside of their range, a
@@ -4010,18 +4001,18 @@ MEMOPT_API memopt_status memopt_shard_simulate(const memopt_shard_desc *desc, co
    Which of what a rank holds goes to slow tiers, so that it fits its memory. */
 
 typedef struct memopt_shard_tier { /* where a rank may put what does not fit into its memory */
-    uint64_t           room;      /* bytes that may be taken there */
+    uint64_t           room;      /* bytes */
     memopt_store_rates rates;     /* memopt_store_measure(); each at least 1 */
     int                in_memory; /* 1: other memory of the host; 0: a file */
     int                no_atomic; /* as of its store: 1: every byte once, 0: twice */
 } memopt_shard_tier;
 
 typedef struct memopt_shard_target { /* zero it, then set what you need */
-    size_t                   memory;       /* bytes that the rank may take, those of a pass included */
-    const memopt_shard_tier *tiers;        /* such as the host's memory, a disk; for each store one of them */
+    size_t                   memory;       /* bytes that the rank may take, with those of a pass */
+    const memopt_shard_tier *tiers;        /* such as the host's memory, a disk; a store takes one of them */
     size_t                   tier_count;   /* 0 to 8 */
     size_t                   pass;         /* what a pass takes: memopt_tape_stats.peak */
-    /* The same where a tape has a store for what it keeps; kept 0: there is none */
+    /* The same with a store for what the tape keeps; kept 0: there is none */
     size_t                   pass_slow;
     uint64_t                 kept;         /* bytes of that store */
     uint64_t                 kept_read, kept_written; /* bytes a step */
@@ -4033,17 +4024,14 @@ typedef struct memopt_shard_choice {
     size_t   kept_tier; /* of what a tape keeps; SIZE_MAX: it stays in memory */
     size_t   memory;    /* bytes that the rank takes */
     uint64_t read, written; /* bytes a step, from and to tiers */
-    /* That these take; a step takes them or its computing, whichever is more. Of a tier: the most of what is read at
-       its rate one way, what is written, and the sum at that of both. Tiers move at the same time */
-    double   seconds;
+    double   seconds;   /* of transfers; a step takes these or its computing, whichever is more. Tiers move at once */
 } memopt_shard_choice;
 
 /**
- * What of a rank must go to slow tiers so that it fits its memory: of all ways that fit, the one whose transfers take
- * the least seconds; of equal ones the one that moves less, then that with less memory.
+ * Choose what of a rank goes to slow tiers so that it fits its memory: the way whose transfers take the fewest seconds;
+ * of equal ones the one that moves less, then the one with less memory.
  *
- * desc    as for a plan, without a device; its `slow` is what is looked for, and not read. Weights only leave in
- *         stage 3
+ * desc    as for a plan, without a device; `slow` is not read. Weights are slow in stage 3 only
  * returns OK, what memopt_shard_plan() refuses, ERR_ARGUMENT (NULL, too many tiers, rates below 1, no such flag),
  *         ERR_MEMORY (nothing fits: the error has the least bytes that would, on tiers with this room)
  * memory  the tables'

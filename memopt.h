@@ -130,12 +130,12 @@
      RANKS                  cut states among ranks, or put them on a disk: shard, store; save and resume: save
      api_ store             tiles outside of working memory: in other memory, or a file; checked, by steps
      api_ comm              bytes between ranks: a table of three functions; ranks as threads of one process
-          shard_plan        what a rank holds and sends, known before anything is there
+     api_ shard_plan        what a rank holds and sends, known before anything is there
           shard_memory      the memory of a shard, from arenas or malloc, and where everything lies in it
           shard_device      failures, and copies between host and device
           shard_tier        states, extra and weights on a slow tier
           shard_gradients   gradients are sent by buckets and added to the sums of their owner
-          shard_rounds      the uses of a unit
+          shard_rounds      weights arrive for each use, gradients get memory; the rounds of a step
           shard_norm        the norm of the sums
      api_ shard             weights, gradients and states cut among ranks: the same bits for any number of them
      api_ shard_tape        A tape's segments whose weights are groups
@@ -3604,7 +3604,7 @@ MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t r
 /* When no rank calls any more. NULL is fine. */
 MEMOPT_API void             memopt_ranks_destroy(memopt_ranks *ranks);
 
-/* @section api_shard : api_comm api_optim api_scale api_arena api_store
+/* @section api_shard_plan : api_comm api_optim api_store
    One network over many ranks, each with other data (ZeRO 1, 2, 3): what all would hold alike is cut among them.
      stage    weights      gradients    sums and states   for whom
        0      whole        whole        whole             comparison: nothing is cut
@@ -3618,28 +3618,6 @@ MEMOPT_API void             memopt_ranks_destroy(memopt_ranks *ranks);
               any number of ranks; the price is that gradients travel once a unit, not once a step. In stages 0 and 1 a
               unit may be several micro-batches, whose gradients the engine adds before it reduces them. As many units
               as ranks is the cheapest, and gives the bits of this number of ranks.
-   Mean       Sums are sums over all units: the mean is one factor, run.gradient_factor.
-   Failure    A failure breaks the communicators of the shard, so that all ranks learn it. After one at a step's end,
-              ranks may be a step apart, each intact: the run goes on from a save that all of them have.
-
-     memopt_shard_open(&desc, arena, &shard);
-     ... write this rank's weights: memopt_shard_part(); then memopt_shard_share(shard) ...
-     for (each step) {
-         while (!memopt_shard_next_unit(shard, &unit) && unit != MEMOPT_SHARD_DONE) {
-             for (each group g) {
-                 memopt_shard_forward(shard, g);              (its weights are there now)
-                 if (unit != MEMOPT_SHARD_NO_UNIT) compute its forward
-             }
-             for (each group g, backwards) {
-                 memopt_shard_backward(shard, g);             (its weights, and memory for its gradients)
-                 if (unit != MEMOPT_SHARD_NO_UNIT) compute its backward: gradients are written, not added
-                 memopt_shard_reduce(shard, g);               (its gradients are complete, and leave)
-             }
-         }
-         memopt_shard_measure(shard, NULL, &total);           (only for those who clip or scale)
-         memopt_shard_step(shard, &run);
-     }
-
    Slow tier   Of a rank's part, states, extra and in stage 3 weights may lie in a store, on a disk or in the host's
                memory. A step reads a tile, steps it and writes it: the next tile arrives while this one is stepped and
                the one before leaves. Weights of the group after the next arrive while this one computes. One process
@@ -3803,7 +3781,39 @@ MEMOPT_API memopt_status memopt_shard_plan(const memopt_shard_desc *desc, memopt
     memopt_shard_plan(); ERR_ARGUMENT (bytes NULL, nothing is slow) */
 MEMOPT_API memopt_status memopt_shard_tiles(const memopt_shard_desc *desc, size_t *bytes);
 
-typedef struct memopt_shard memopt_shard;
+typedef struct memopt_shard memopt_shard; /* section api_shard */
+
+typedef struct memopt_shard_link { /* a call takes latency + the bytes that a rank sends to others / bandwidth */
+    double latency;   /* seconds; 0 and more. Where ranks compare what they ask for, that of both calls */
+    double bandwidth; /* bytes a second that a rank sends, and receives as many meanwhile; at least 1 */
+    int    waits;     /* 1: bytes move only while ranks wait, as between threads, and with MPI that nothing drives */
+} memopt_shard_link;
+
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
+/* @section api_shard : api_shard_plan api_scale api_arena
+   The shard of a rank, and the calls of a step.
+   Mean       Sums are sums over all units: the mean is one factor, run.gradient_factor.
+   Failure    A failure breaks the communicators of the shard, so that all ranks learn it. After one at a step's end,
+              ranks may be a step apart, each intact: the run goes on from a save that all of them have.
+
+     memopt_shard_open(&desc, arena, &shard);
+     ... write this rank's weights: memopt_shard_part(); then memopt_shard_share(shard) ...
+     for (each step) {
+         while (!memopt_shard_next_unit(shard, &unit) && unit != MEMOPT_SHARD_DONE) {
+             for (each group g) {
+                 memopt_shard_forward(shard, g);              (its weights are there now)
+                 if (unit != MEMOPT_SHARD_NO_UNIT) compute its forward
+             }
+             for (each group g, backwards) {
+                 memopt_shard_backward(shard, g);             (its weights, and memory for its gradients)
+                 if (unit != MEMOPT_SHARD_NO_UNIT) compute its backward: gradients are written, not added
+                 memopt_shard_reduce(shard, g);               (its gradients are complete, and leave)
+             }
+         }
+         memopt_shard_measure(shard, NULL, &total);           (only for those who clip or scale)
+         memopt_shard_step(shard, &run);
+     } */
 
 /**
  * The shard of one rank, with its optimizer: weights are zero, states fresh.
@@ -3928,8 +3938,6 @@ MEMOPT_API memopt_optim *memopt_shard_optim(memopt_shard *shard);
 /** of the last call that failed */
 MEMOPT_API memopt_error  memopt_shard_error(const memopt_shard *shard);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
 /* @section api_shard_tape : api_shard api_tape
    A tape over a sharded network: each segment's weights are a group. The tape's own calls bring weights and send
    gradients; callbacks stay as they are. In this order: memopt_shard_layers(), memopt_tape_open(),
@@ -3957,16 +3965,8 @@ MEMOPT_API memopt_status memopt_shard_layers(memopt_shard_segment *segments, siz
 MEMOPT_API memopt_status memopt_shard_tape_uses(const memopt_tape *tape, const memopt_shard_segment *segments,
                                                 memopt_shard_use *uses, size_t *count);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
-/* @section api_shard_simulation : api_shard
+/* @section api_shard_simulation : api_shard_plan
    Seconds of a step on a machine that need not be there. */
-
-typedef struct memopt_shard_link { /* a call takes latency + the bytes that a rank sends to others / bandwidth */
-    double latency;   /* seconds; 0 and more. Where ranks compare what they ask for, that of both calls */
-    double bandwidth; /* bytes a second that a rank sends, and receives as many meanwhile; at least 1 */
-    int    waits;     /* 1: bytes move only while ranks wait, as between threads, and with MPI that nothing drives */
-} memopt_shard_link;
 
 typedef struct memopt_shard_machine { /* what a rank computes with, measured or estimated */
     memopt_shard_link comm, replicas; /* the latter is read where there are several sets */
@@ -3995,9 +3995,7 @@ typedef struct memopt_shard_seconds { /* of a step */
 MEMOPT_API memopt_status memopt_shard_simulate(const memopt_shard_desc *desc, const memopt_shard_machine *machine,
                                                memopt_shard_seconds *seconds);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
-/* @section api_shard_choice : api_shard
+/* @section api_shard_choice : api_shard_plan
    Which of what a rank holds goes to slow tiers, so that it fits its memory. */
 
 typedef struct memopt_shard_tier { /* where a rank may put what does not fit into its memory */
@@ -4653,7 +4651,7 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
-/* @section api_advise : api_shard_simulation api_schedule
+/* @section api_advise : api_shard_plan api_schedule
    Plan a training before model and machine exist: the ZeRO stage and the number of ranks, number formats, micro-batch,
    what to keep and what to recompute, what to offload.
    Bytes come from dry runs (memopt_shard_plan(), memopt_schedule_simulate()) over the model's chain. They are exact for
@@ -36607,7 +36605,7 @@ MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
 
 MEMOPT_I_SMALL_END
 
-/* @section shard_plan : comm optim scale store carve base host api_shard
+/* @section shard_plan : comm optim scale store carve base host api_shard_plan
    What a rank holds and sends, known before anything is there.
    Idea       A group's tensors lie one behind the other, each at a multiple of the grain (256 elements, or the block of
               8-bit states), and the whole is padded so that every rank has an equal piece. So a place in a group is the
@@ -37423,7 +37421,11 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_tiles(const memopt_shard_des
 }
 MEMOPT_I_SMALL_END
 
-/* @section shard_memory : shard_plan arena
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+/* @section shard_memory : shard_plan arena api_shard
    The memory of a shard, from arenas or malloc, and where everything lies in it.
    Device     Without kernels, the weights that a rank steps are there twice: the masters on the host, and the device's.
               Buckets are there twice, too: the staging buckets on the host have the same places in them. With kernels
@@ -39606,8 +39608,6 @@ MEMOPT_API void memopt_shard_close(memopt_shard *shard) {
 }
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
 /* @section shard_tape : shard tape api_shard_tape
    A tape's segments whose weights are groups. */
 
@@ -39675,8 +39675,6 @@ MEMOPT_API memopt_status memopt_shard_tape_uses(const memopt_tape *tape, const m
 }
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section shard_simulation : shard api_shard_simulation
    The same code over an arena that only counts and over links that only count seconds: addresses are told apart, never
    read. What is begun and waited for depends on no value, so the order is that of a step. */
@@ -39843,10 +39841,6 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_simulate(const memopt_shard_
 }
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section shard_choice : shard_plan api_shard_choice
    What must lie on slow tiers: every way is planned, and the fastest that fits is taken. */
 

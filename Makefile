@@ -69,8 +69,8 @@ $(BUILD)/perl-doc.txt:
 batch-table: $(BUILD)/train_gpt ## the largest batch under one limit and the samples a second at it, for a GPT and a ViT
 	@$(BUILD)/train_gpt --batch-table --layers 6 --width 256 --heads 4 --context 256 --fit $(or $(LIMIT),300M) --steps 2 --threads $(JOBS)
 
-seven-b: $(BUILD)/seven_b ## a training step of a 7-billion-parameter decoder in 3 GB of memory: weights and states in DIR (55 GB of disk; ARGS=--no-atomic: 28)
-	@$(BUILD)/seven_b --dir $(or $(DIR),$(BUILD)) --steps $(or $(STEPS),1) --threads $(JOBS) $(ARGS)
+seven-b: $(BUILD)/size_7b ## a training step of a 7-billion-parameter decoder in 3 GB of memory: weights and states in DIR (55 GB of disk; ARGS=--no-atomic: 28)
+	@$(BUILD)/size_7b --dir $(or $(DIR),$(BUILD)) --steps $(or $(STEPS),1) --threads $(JOBS) $(ARGS)
 
 advise-runs: $(BUILD)/train_gpt ## 200 random models, budgets, permissions and ranks: what train_gpt --advise says is run, and compared (CASES=N, SEED=N; half an hour)
 	@python3 tests/check_advise.py $(BUILD)/train_gpt $(or $(CASES),200) $(or $(SEED),1)
@@ -216,12 +216,12 @@ $(BUILD)/test_store $(BUILD)/test_save $(BUILD)/test_comm $(BUILD)/test_shard $(
 $(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/*.h)
 $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)
 $(BUILD)/doctor_tool $(BUILD)/test_doctor $(BUILD)/sanitized/test_doctor: examples/doctor.h $(wildcard examples/doctor/*.h)
-$(BUILD)/seven_b: $(wildcard examples/seven/*.h)
-$(foreach test,parts parts_nets combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/finetune $(BUILD)/seven_b $(BUILD)/adopt/gpt_6_parts: $(wildcard examples/parts/*.h)
+$(BUILD)/size_7b: $(wildcard examples/size_7b/*.h)
+$(foreach test,parts parts_nets combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/finetune $(BUILD)/size_7b $(BUILD)/adopt/gpt_6_parts: $(wildcard examples/parts/*.h)
 
 # memopt in a file of its own, compiled once, as README tells an engine of many files. The large examples are linked with it, which
 # saves half a minute for each: of their text the implementation is left out, as if they had not defined what asks for it.
-LINKED := train_gpt train_gpt_mpi finetune seven_b transformer contrastive ranks advise_tool onebit pieces
+LINKED := train_gpt train_gpt_mpi finetune size_7b transformer contrastive ranks advise_tool onebit pieces
 $(BUILD)/memopt.o: examples/adopt/memopt.c $(COMMON)
 	$(CC) -std=c99 -O2 -DMEMOPT_PTHREADS -pthread $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) -c $< -o $@.$$$$ && mv $@.$$$$ $@
 

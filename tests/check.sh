@@ -527,9 +527,9 @@ finetune() { # tiny models in and out, their losses computed once more, what is 
     $MAKE -s build/finetune || exit 1
     "$python" tests/check_finetune.py build/finetune
 }
-seven() { # the 7-billion-parameter decoder's program with tiny layers
-    $MAKE -s build/seven_b || exit 1
-    sh tests/check_seven.sh build/seven_b
+size_7b() { # the 7-billion-parameter decoder's program with tiny layers
+    $MAKE -s build/size_7b || exit 1
+    sh tests/check_size_7b.sh build/size_7b
 }
 schedule_tool() { # known figures, a chain with its drawings, then what is to be refused
     $MAKE -s build/schedule_tool || exit 1

@@ -1,4 +1,4 @@
-/* model.h - a decoder whose weights and states lie in a store: what seven_b.c trains.
+/* model.h - a decoder whose weights and states lie in a store: what size_7b.c trains.
 
    Groups   Each segment of the tape, the embedding, both halves of each layer and the head, is a group of memopt_shard,
             which brings its weights before a segment uses them and steps them once its gradients are complete.
@@ -272,7 +272,7 @@ static int model_plan_store(model *m) {
     if (!m->tiles)
         return refuse(m, "There is no memory for the tables of %lu tiles.", (unsigned long)m->bytes.slow_tiles);
     if (failed(m, "The tiles", memopt_shard_tiles(&d, m->tiles))) return 1;
-    s = model_store(m, "seven_b.tiles");
+    s = model_store(m, "size_7b.tiles");
     s.error = &m->error;
     return failed(m, "The store", memopt_store_bytes(&s, &m->room));
 }

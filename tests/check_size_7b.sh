@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_seven.sh PROGRAM - seven_b with a few tiny layers: bits, bytes, refusals, a run that is killed and goes on. Called by
+# check_size_7b.sh PROGRAM - size_7b with a few tiny layers: bits, bytes, refusals, a run that is killed and goes on. Called by
 # `make test`.
 # shellcheck disable=SC2086,SC2015
 set -u
@@ -15,8 +15,8 @@ trains() { run --hash "$@" || fail "exit status with $*"; }
 refuses() { # text, switches...: exit status 1 and a reason, and no file is left
     text=$1; shift
     run "$@"; [ $? = 1 ] || fail "not refused: $*"
-    grep -q "^seven_b: .*$text" "$work/said" || fail "no reason that says \"$text\" with $*"
-    [ ! -e "$work/seven_b.tiles" ] || fail "a file is left with $*"
+    grep -q "^size_7b: .*$text" "$work/said" || fail "no reason that says \"$text\" with $*"
+    [ ! -e "$work/size_7b.tiles" ] || fail "a file is left with $*"
 }
 bits() { sed -n 's/^step \([0-9]*\)  loss \([^ ]*\) .*/\1 \2/p; s/^weights  CRC-32C //p' "$work/out"; }
 field() { sed -n "s/^$1 .*$2 \([0-9]*\) .*/\1/p; s/^$1 .*$2 \([0-9]*\)\$/\1/p" "$work/out"; } # the number behind a word
@@ -36,7 +36,7 @@ for type in "" --fp32; do
     grep -q "^moved    read $((3 * (2 * weights - head + states))) bytes, written $((3 * (weights + states)));" "$work/out" ||
         fail "other bytes were moved"
     trains --steps 3 --no-atomic $type; bits | cmp - "$work/memory" || fail "other bits with --no-atomic $type"
-    [ ! -e "$work/seven_b.tiles" ] || fail "a file is left"
+    [ ! -e "$work/size_7b.tiles" ] || fail "a file is left"
 done
 
 # Little memory: layers are computed again, and their weights read again.
@@ -67,7 +67,7 @@ grep -q "^the disk and a layer of this size are measured" "$work/said" || fail "
 grep -q '^a step   reads' "$work/out" && grep -q '^time ' "$work/out" || fail "--dry-run tells too little"
 ! grep -q '^step' "$work/out" || fail "--dry-run trains"
 grep -q '^  *from [0-9.]* to [0-9.]* s the first' "$work/out" && fail "three layers are rehearsed"
-[ ! -e "$work/seven_b.rates" ] || fail "the rehearsal's file is left"
+[ ! -e "$work/size_7b.rates" ] || fail "the rehearsal's file is left"
 grep -q '^choices .* nothing on the disk; 0.000 GB moved' "$work/out" && grep -q 'weights and states on the disk; ' "$work/out" ||
     fail "--dry-run tells no choices"
 
@@ -75,14 +75,14 @@ grep -q '^choices .* nothing on the disk; 0.000 GB moved' "$work/out" && grep -q
 trains --steps 6; bits | tail -n 1 >"$work/one"
 run --steps 2 --keep || fail "--keep"
 trains --steps 4 --keep; bits | tail -n 1 | cmp - "$work/one" || fail "other bits after --keep"
-rm "$work/seven_b.tiles"
+rm "$work/size_7b.tiles"
 : >"$work/out" # of the run before, until this one begins
 "$program" --dir "$work" $tiny --steps 100000 --keep >"$work/out" 2>"$work/said" & pid=$!
 until [ "$(grep -c '^step' "$work/out")" -ge 3 ] || ! kill -0 $pid; do sleep 0.05; done
 kill -9 $pid; wait $pid 2>"$work/said"
 trains --steps 1 --keep
 step=$(sed -n 's/^step \([0-9]*\) .*/\1/p' "$work/out"); bits >"$work/killed"
-rm "$work/seven_b.tiles"
+rm "$work/size_7b.tiles"
 [ "$step" -ge 4 ] || fail "it did not go on: step $step"
 trains --steps "$step"; bits | tail -n 2 | cmp - "$work/killed" || fail "other bits after a kill at step $step"
 
@@ -91,34 +91,34 @@ trains --steps 3; bits >"$work/one"
 : >"$work/out"
 "$program" --dir "$work" $tiny --steps 100000 >"$work/first" 2>"$work/said" & pid=$!
 until [ "$(grep -c '^step' "$work/first")" -ge 1 ] || ! kill -0 $pid; do sleep 0.05; done
-echo kept >"$work/seven_b.tiles"
+echo kept >"$work/size_7b.tiles"
 trains --steps 3; bits | cmp - "$work/one" || fail "other bits beside another run"
 kill -0 $pid || fail "a second run ends the first"
 kill -9 $pid; wait $pid 2>/dev/null
-[ "$(cat "$work/seven_b.tiles")" = kept ] || fail "a file that was there is gone"
-rm "$work/seven_b.tiles"
-[ -z "$(ls "$work" | grep seven_b)" ] || fail "a kill leaves a file"
+[ "$(cat "$work/size_7b.tiles")" = kept ] || fail "a file that was there is gone"
+rm "$work/size_7b.tiles"
+[ -z "$(ls "$work" | grep size_7b)" ] || fail "a kill leaves a file"
 
 # A directory with a link where the file goes; a kept file that another run has open.
 echo mine >"$work/mine"
-ln -s "$work/mine" "$work/seven_b.tiles"
+ln -s "$work/mine" "$work/size_7b.tiles"
 run --steps 1 --keep && fail "a link is followed"
 grep -q "is a link" "$work/said" || fail "no reason"
 [ "$(cat "$work/mine")" = mine ] || fail "the link's target was written"
-rm "$work/seven_b.tiles"
+rm "$work/size_7b.tiles"
 "$program" --dir "$work" $tiny --steps 100000 --keep >"$work/first" 2>"$work/said" & pid=$!
 until [ "$(grep -c '^step' "$work/first")" -ge 1 ] || ! kill -0 $pid; do sleep 0.05; done
 run --steps 1 --keep && fail "two runs of one file"
 grep -q "is open already: another process or store has it" "$work/said" || fail "no reason"
 kill -9 $pid; wait $pid 2>/dev/null
-rm "$work/seven_b.tiles"
+rm "$work/size_7b.tiles"
 
 # A dry run that is stopped leaves a file that is not its own.
 : >"$work/said"
-echo kept >"$work/seven_b.tiles"
+echo kept >"$work/size_7b.tiles"
 "$program" --dir "$work" --dry-run --layers 2 --width 2048 --vocabulary 256 >"$work/out" 2>"$work/said" & pid=$!
 until [ -s "$work/said" ] || ! kill -0 $pid; do sleep 0.05; done
 kill -TERM $pid; wait $pid 2>/dev/null
 [ $? = 143 ] || fail "SIGTERM does not end a dry run as a signal does"
-[ "$(cat "$work/seven_b.tiles")" = kept ] || fail "SIGTERM to a dry run takes a file that is not its own"
-rm "$work/seven_b.tiles"
+[ "$(cat "$work/size_7b.tiles")" = kept ] || fail "SIGTERM to a dry run takes a file that is not its own"
+rm "$work/size_7b.tiles"

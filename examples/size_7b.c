@@ -1,4 +1,4 @@
-/* seven_b.c - training steps of a 7-billion-parameter decoder on a small machine: its weights and states lie on a disk.
+/* size_7b.c - training steps of a 7-billion-parameter decoder on a small machine: its weights and states lie on a disk.
 
    What to see: a Llama-shaped decoder (RMS norm, SwiGLU, rotary positions, no biases, untied head), in bf16 with states
    in 8 bits, is a shard of one rank with a slow tier: a layer's weights arrive while the one before computes, and each
@@ -8,15 +8,15 @@
    At the end it compares what was told with what was: bytes must be equal, or the exit status is 1.
    Step     A step is written beside what the file holds, and counts as a whole or not at all. --no-atomic writes over
             it: half the disk, and a step that is cut off has destroyed the file, which is then not opened again.
-   Use      seven_b --dir DIR, with 55 GB of disk there; seven_b --help lists the switches.
-   Build: cc -O2 -DMEMOPT_PTHREADS -pthread seven_b.c -o seven_b -lm    (memopt.h, parts/ and seven/ beside it) */
+   Use      size_7b --dir DIR, with 55 GB of disk there; size_7b --help lists the switches.
+   Build: cc -O2 -DMEMOPT_PTHREADS -pthread size_7b.c -o size_7b -lm    (memopt.h, parts/ and size_7b/ beside it) */
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "seven/rehearsal.h"
+#include "size_7b/rehearsal.h"
 #if defined(__unix__) || defined(__APPLE__)
 #include <sys/statvfs.h>
 #endif
@@ -254,8 +254,8 @@ static int work(model *m, const options *o) {
     int reopen, wrong;
 
     memset(&t, 0, sizeof t);
-    snprintf(path, sizeof path, "%.1000s/seven_b.tiles", o->dir);
-    snprintf(scratch, sizeof scratch, "%.1000s/seven_b.rates", o->dir);
+    snprintf(path, sizeof path, "%.1000s/size_7b.tiles", o->dir);
+    snprintf(scratch, sizeof scratch, "%.1000s/size_7b.rates", o->dir);
     reopen = o->keep && is_file(path);
     model_shape(m, o);
     if (model_open_tables(m) || model_describe(m) || model_plan(m, o->memory)) return 1;
@@ -273,8 +273,8 @@ static int work(model *m, const options *o) {
 
 /* ---- switches ---- */
 static const char *const usage =
-    "usage: seven_b [--dir .] [--steps 1] [--dry-run] ...\n"
-    "  --dir DIR       where the file lies: seven_b.tiles with --keep; else one without a name\n"
+    "usage: size_7b [--dir .] [--steps 1] [--dry-run] ...\n"
+    "  --dir DIR       where the file lies: size_7b.tiles with --keep; else one without a name\n"
     "  --steps N       training steps\n"
     "  --dry-run       tell memory, disk, bytes a step and time, and end\n"
     "  --memory 3G     bytes that may be taken; activations are recomputed where they do not fit\n"
@@ -344,7 +344,7 @@ int main(int argc, char **argv) {
     wrong = o.threads > 1 && failed(&m, "--threads", memopt_thread_pool_create(NULL, (int)o.threads, &pool));
     m.threads = memopt_thread_pool_threads(pool);
     wrong = wrong || work(&m, &o);
-    if (wrong) fprintf(stderr, "seven_b: %s\n", m.message);
+    if (wrong) fprintf(stderr, "size_7b: %s\n", m.message);
     model_close(&m);
     memopt_thread_pool_destroy(pool);
     return wrong;

@@ -765,6 +765,108 @@ zeroed() { # `memopt_x x = { 0 };` compiles for every struct that is declared, a
     $CC -std=c99 -Wall -Wno-missing-braces -Werror -I. -fsyntax-only "$work/zeroed.c" || fail "not in C"
     $CXX -x c++ -std=c++11 -Wall -Wno-missing-braces -Werror -I. -fsyntax-only "$work/zeroed.c" || fail "not in C++"
 }
+groups() { # [all]: each group alone, and two pairs: no warning by any compiler; bytes; what it declares is what it defines
+    can "$CC" "-std=c99"; need nm; need size
+    printf '#include "memopt.h"\n' >"$work/user.c"
+    printf '#define MEMOPT_ONLY_MEMORY\n#include "memopt.h"\n#undef MEMOPT_ONLY_MEMORY\n#define MEMOPT_ONLY_RANKS\n#include "memopt.h"\n' >"$work/two.c"
+    $CC -I. -fsyntax-only "$work/two.c" 2>"$work/said" && fail "another choice in the same file is not refused"
+    grep -q 'before with other MEMOPT_ONLY' "$work/said" || fail "another choice is refused in other words"
+    while read -r limit other chosen; do
+        flags=
+        for group in $chosen; do flags="$flags -DMEMOPT_ONLY_$group"; done
+        while IFS='|' read -r compiler language; do
+            [ "${1:-}" = all ] || [ "$compiler" = "$CC" ] || [ "$compiler" = "$CXX" ] || continue
+            command -v "${compiler%% *}" >/dev/null 2>&1 || continue
+            # shellcheck disable=SC2046,SC2086
+            $compiler $language $flags $(warnings_for "$compiler" "$language") -I. -fsyntax-only "$work/impl.c" || fail "$chosen, $compiler $language"
+        done <<ENDS
+$CC|-std=c99
+$CXX|-x c++ -std=c++20
+gcc|-std=c17
+g++|-x c++ -std=c++11
+clang|-std=c99
+clang++|-x c++ -std=c++20
+ENDS
+        # shellcheck disable=SC2086
+        $CC -std=c99 -O0 $flags -I. -c "$work/impl.c" -o "$work/impl.o" && $CC -std=c99 $flags -I. -E -P "$work/user.c" >"$work/user.i" || fail "$chosen"
+        tr '\n' ' ' <"$work/user.i" | tr ';' '\n' | sed -n 's/^.*extern [^(]*\(memopt_[a-z0-9_]*\) *(.*/\1/p' | sort -u >"$work/declared"
+        nm -g --defined-only "$work/impl.o" | sed -n 's/.* T //p' | sort -u >"$work/defined"
+        diff "$work/declared" "$work/defined" || fail "$chosen: declared is not what is defined"
+        [ -s "$work/declared" ] && ! grep -q -x "$other" "$work/declared" || fail "$chosen: has $other"
+        printf '#include "memopt.h"\nint main(void) { return %s != 0; }\n' "$other" >"$work/call.c"
+        # shellcheck disable=SC2086
+        $CC $flags -I. -fsyntax-only "$work/call.c" 2>/dev/null && fail "$chosen: $other compiles"
+        bytes=$(size "$work/impl.o" | awk 'NR == 2 { print $1 }')
+        echo "$chosen: $(wc -l <"$work/defined") functions, $bytes bytes at -O0 of at most $limit"
+        case $(uname -m) in x86_64) [ "$bytes" -le "$limit" ] || fail "$chosen has become larger: python3 tests/contents.py --lines" ;; esac
+        [ "$bytes" -ge $((limit / 4)) ] || fail "the check itself sees no code"
+    done <<END
+160000 memopt_quantize MEMORY
+400000 memopt_heap_create NUMBERS
+480000 memopt_norm_forward ACTIVATIONS
+480000 memopt_tape_create OPERATORS
+920000 memopt_norm_forward RANKS
+750000 memopt_norm_forward ADVISE
+620000 memopt_tape_create MEMORY OPERATORS
+940000 memopt_norm_forward ACTIVATIONS RANKS
+END
+}
+cut_to() { # parts: a header of only these, in $work/cut
+    mkdir -p "$work/cut"
+    PARTS="$1" awk -f examples/header.awk memopt.h >"$work/cut/memopt.h" || fail "PARTS=$1 is not cut"
+}
+cut() { # make header: limits, what it says of itself, names with odd characters, refusals; a few parts compile, and pass their tests
+    can "$CC" "-std=c99"
+    while read -r part lines bytes; do
+        cut_to "$part"
+        got="$(wc -l <"$work/cut/memopt.h") $(wc -c <"$work/cut/memopt.h")"
+        echo "$part: $got of at most $lines lines, $bytes bytes"
+        [ "${got% *}" -le "$lines" ] && [ "${got#* }" -le "$bytes" ] || fail "$part has become larger: python3 tests/contents.py --lines"
+        [ "${got% *}" -ge $((lines / 4)) ] || fail "the check itself sees no lines"
+    done <<END
+arena 4500 500000
+optim 12000 500000
+tape 15000 750000
+END
+    version=$(sed -n 's/^\/\* memopt.h - \(v[0-9.]*\) - .*/\1/p' memopt.h)
+    mkdir "$work/a & b"
+    $MAKE -s header PARTS="arena, plan" OUT="$work/a & b/lean & mean.h" >/dev/null || fail "a path with blanks and &"
+    head -n 1 "$work/a & b/lean & mean.h" | grep -q "^/\* memopt.h - $version - only arena plan and what they use - " || fail "the first line"
+    $MAKE -s header PARTS="arena no_such_part" OUT="$work/none.h" >/dev/null 2>"$work/said" && fail "an unknown part is accepted"
+    grep -q 'no part no_such_part' "$work/said" && grep -q '^  memory:.* arena ' "$work/said" || fail "an unknown part is refused in other words"
+    ls "$work" | grep -q '^none' && fail "something is written when it fails"
+    PARTS=arena awk -f examples/header.awk "$work/cut/memopt.h" >/dev/null 2>&1 && fail "a cut header is cut again"
+    cut_to memory
+    grep -n 'MEMOPT_I_GROUPS\|MEMOPT_ONLY\|MEMOPT_NO_SIMD\|/\* of a group \*/$\|/\* groups \*/$' "$work/cut/memopt.h" | grep -v '#  error' && fail "lines of groups, or options that are none, are left"
+    sed -n '/^   CONTENTS /,/^$/s/^     \(api_\)\{0,1\} *\([a-z_0-9][a-z_0-9]*\)  .*/\2/p' "$work/cut/memopt.h" | sort -u >"$work/rows"
+    sed -n 's/^\/\* @section \([a-z_0-9]*\) .*/\1/p' "$work/cut/memopt.h" | sed 's/^api_//' | grep -v -x end | sort -u | diff "$work/rows" - || fail "its CONTENTS are not its sections"
+    for test in test_arena test_heap test_schedule test_quant; do on_its_parts $test; done
+}
+on_its_parts() { # test: on a header of the sections that it names
+    python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
+    cut_to "status base text host $(python3 tests/contents.py --parts "tests/$1.c")"
+    without=
+    for what in "api_optim OPTIM" "simd SIMD" "host_files FILES"; do
+        grep -q "^/\* @section ${what% *} " "$work/cut/memopt.h" || without="$without -DTEST_NO_${what#* }"
+    done
+    # shellcheck disable=SC2046,SC2086
+    $CC -std=c99 -O1 -DMEMOPT_STATIC ${LANES:-} $without $(warnings_for "$CC" "") -I"$work/cut" -I. -Itests "tests/$1.c" -o "$work/test" -lm || fail "$1 does not compile on $(head -n 1 "$work/cut/memopt.h")"
+    "$work/test" >"$work/said" || { cat "$work/said"; fail "$1 on its parts"; }
+    echo "$1 on $(wc -l <"$work/cut/memopt.h") lines: $(tail -n 1 "$work/said")"
+}
+cut_everywhere() { # every section alone compiles when it is cut, in C and C++; the tests of sections, each on its parts
+    can "$CC" "-std=c99"; can "$CXX" "-x c++"
+    for part in $(sed -n 's/^\/\* @section \([a-z_0-9]*\) .*/\1/p' memopt.h | grep -v -x -E 'groups|end|api_end'); do
+        cut_to "$part"
+        cp "$work/impl.c" "$work/cut/impl.c"
+        # shellcheck disable=SC2046,SC2086
+        $CC -std=c99 $(warnings_for "$CC" "") -fsyntax-only "$work/cut/impl.c" || fail "$part alone, C"
+        case $part in api_*) continue ;; esac
+        # shellcheck disable=SC2046,SC2086
+        $CXX -x c++ -std=c++11 $(warnings_for "$CXX" "-x c++") -fsyntax-only "$work/cut/impl.c" || fail "$part alone, C++"
+    done
+    for test in test_optim test_scale test_gemm test_norm test_fused test_graph test_store test_feed test_tensors test_source; do on_its_parts $test; done
+}
 parts() { # with MEMOPT_STATIC one part costs one part: bytes of its user's object code, and no warning
     need size
     tried=

@@ -8,12 +8,13 @@ sections, what they use (`@section NAME : uses`), and for every declaration take
     CONTENTS                                   a row for each section, in the order of the file
     INDEX                                      the headings (/* ---- name ---- */) of each section
 
-Usage: contents.py [--write | --merge | --lines | --why GROUP SECTION | --loose] [memopt.h]
+Usage: contents.py [--write | --merge | --lines | --why GROUP SECTION | --parts FILE | --loose] [memopt.h]
     (nothing)  compare; exit status 1 and the first difference when the file says something else
     --write    bring the file up to date: a new section gets a row below its neighbour's, in its first sentence's words
     --lines    what each group needs, in lines
     --why      by which way a group needs a section
     --merge    a merge or rebase that stopped at memopt.h: once more, without the lines that follow from markers
+    --parts    FILE: the sections whose names it writes, for `make header PARTS=...`
     --loose    uses that a marker names and its section does without
        contents.py --selftest
 """
@@ -220,6 +221,31 @@ class Header:
                     todo.append(need)
         return []
 
+    def parts(self, path):
+        """Sections that define what a source names, itself or by what it includes with a path of its own."""
+        owner = {}
+        for i, name in enumerate(self.names):
+            code = re.sub(r'\b[VR]\((\w+)\)', r'memopt_i_v1_\1', check_layers.blank_comments_and_strings(self.text[name]))
+            for word, kind, _ in check_layers.definitions(code, 0):
+                if kind != 'prototype' or word not in owner:
+                    owner[word] = name
+        sources, done = [path], set()
+        words = set()
+        while sources:
+            source = sources.pop()
+            if source in done or os.path.basename(source) in ('memopt.h', 'test.h'):
+                continue
+            done.add(source)
+            text = open(source).read()
+            for included in re.findall(r'^ *# *include "([^"]+)"', text, re.M):
+                for folder in os.path.dirname(source), '.', 'tests':
+                    if os.path.exists(os.path.join(folder, included)):
+                        sources.append(os.path.normpath(os.path.join(folder, included)))
+                        break
+            words |= set(re.findall(r'\b(?:memopt|MEMOPT)_\w+', check_layers.blank_comments_and_strings(text)))
+        found = {owner[word] for word in words if word in owner} - set(ALWAYS) - {FIRST_BODY}
+        return [name for name in self.names if name in found]
+
     # ---- the file ----
     def begin(self, mask):
         who = ', '.join(g.lower() for i, g in enumerate(self.groups[1:]) if mask >> i & 1)
@@ -387,7 +413,7 @@ def main():
     arguments = sys.argv[1:]
     if arguments == ['--selftest']:
         return selftest()
-    options = {'--write': 0, '--merge': 0, '--lines': 0, '--loose': 0, '--why': 2}
+    options = {'--write': 0, '--merge': 0, '--lines': 0, '--loose': 0, '--why': 2, '--parts': 1}
     option = arguments.pop(0) if arguments and arguments[0].startswith('-') else None
     if option and option not in options:
         sys.exit(__doc__)
@@ -401,6 +427,7 @@ def main():
         header = Header(open(path).read())
         if option == '--lines': show_lines(header)
         if option == '--loose': show_loose(header, path)
+        if option == '--parts': print(' '.join(header.parts(given[0])))
         if option == '--why': print(' -> '.join(header.way(given[0].upper(), given[1])) or 'it does not')
     except Broken as broken:
         sys.exit(f'{path}: {broken}')

@@ -15,6 +15,8 @@ header_checks() {
     row "MEMOPT_STATIC too late is refused" "$check late_static"
     row "examples/upgrade.sed: programs for 0.1.0 compile" "$check upgrade"
     row "MEMOPT_STATIC: one part costs one part" "$check parts"
+    row "groups alone: no warning, declared is defined, bytes" "$check groups"
+    row "make header: limits, refusals, tests on their parts" "$check cut"
     row "memopt_cuda.cu: what an include gives" "$check cuda_includes"
     row "a CMake project that adds examples/cmake" "$check cmake_project"
     row "MSVC's rules, by clang's parser" "$check msvc"
@@ -33,10 +35,15 @@ tests() {
     row "train_gpt: same_bits" "$check gpt same_bits" # apart from the others, which then need not build it again
     row "test_gpt, address and undefined behaviour sanitizer" "$check sanitized test_gpt"
     for test in test_tape test_gpt test_tiles test_host test_comm test_doctor; do row "$test" "$MAKE -s build/$test && build/$test"; done # which have more alone
-    together "gemm row_kernels operator softmax head attention norm layer batchnorm fused nan parts_nets parts"
-    together "simd random number checksum quant state_codec optim adafactor parts_cut scale host_visible fp8"
-    together "shard pieces onebit feed tensors save store" "-DMEMOPT_PTHREADS -pthread"
-    together "advise plan schedule config status base carve ledger source arena heap graph"
+    # Of a group where they need no more.
+    together "gemm row_kernels softmax head attention norm layer batchnorm fused nan" -DMEMOPT_ONLY_OPERATORS
+    together "simd random number checksum quant state_codec optim adafactor parts_cut scale fp8" -DMEMOPT_ONLY_NUMBERS
+    together "shard pieces onebit feed tensors save store" "-DMEMOPT_ONLY_RANKS -DMEMOPT_PTHREADS -pthread"
+    together "advise" -DMEMOPT_ONLY_ADVISE
+    together "operator parts_nets parts" "-DMEMOPT_ONLY_OPERATORS -DMEMOPT_ONLY_ACTIVATIONS -DMEMOPT_ONLY_NUMBERS"
+    together "arena heap ledger plan carve base status config" -DMEMOPT_ONLY_MEMORY
+    together "schedule graph" -DMEMOPT_ONLY_ACTIVATIONS
+    together "source host_visible"
     row "doctor_tool: the plain GPT of examples/adopt" "$check doctor"
     row "doctor_tool: the conventional train_gpt" "$check doctor_gpt"
     row "test_combined has every test" "$check combined_is_complete"
@@ -109,6 +116,8 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     fi
     row "example cuda, simulated" "$check simulated plain example_cuda"
     row "example train_gpt.cu, simulated, beside train_gpt.c" "$check train_gpt_cuda plain"
+    row "groups alone: every compiler, C99 to C++20" "$check groups all"
+    row "make header: every section alone, tests on their parts" "$check cut_everywhere"
     row "three copies in one program" "$check two_copies"
     row "the header finds itself: renamed, linked, pasted" "$check finds_itself"
     row "s390x, big-endian: hashes, numbers, codes" "$check big_endian s390x-linux-gnu-gcc qemu-s390x"

@@ -35107,22 +35107,24 @@ MEMOPT_API memopt_ops memopt_ops_in(const memopt_tape_call *call, const memopt_o
 #if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section store : checksum ledger text carve base host_queue api_store
    Tiles on a slower tier.
-   Problem    A system that writes states to a disk and looks at completions only to count them loses bytes silently:
-              short writes, errors of a full disk, a tile of the step before where a write was lost.
-   Idea       The queue below looks at every completion. Here each tile has an entry: how many bytes, their CRC, the
-              region they lie in. `held` is that of the last commit, `written` what came since. A read compares what
-              arrives with the newer of the two, so whatever went wrong on the way, then or in between, is found.
-   Commit     `written` becomes `held`. A kept file has a table of all entries, twice: the one that is older is written
-              over, with a higher number and a CRC of its own, after the tiles are safe; so one whole table is always
-              there, and the tiles that it names lie in regions that nobody wrote to since.
-   Mark       With one region the first write of a step makes the file's table untrue. Before it, a table goes to the
-              file that says so: that of the commit takes its place. After an abandon it is still what the file holds.
+   Problem    A system that writes states to a disk and only counts completions loses bytes silently: short writes,
+              errors of a full disk, the tile of an older step where a write was lost.
+   Idea       The queue looks at every completion. Each tile has an entry: its bytes, their CRC, its region. `held` is
+              the entry of the last commit, `written` what came since. A read compares what arrives with the newer one,
+              so whatever went wrong, then or in between, is found.
+   Commit     `written` becomes `held`. A kept file has two tables of all entries. Once the tiles are synced, the older
+              table is overwritten, with a higher number and a CRC of its own. So one whole table is always there, and
+              the tiles that it names lie in regions that nobody has written to since.
+   Mark       With one region the first write of a step makes the file's table wrong. So a table with a mark is written
+              first, and that of the commit takes its place. After an abandon the mark stays.
    Invariant  With two regions, a write goes to the one that `held` does not name. A tile has one transfer at a time.
-   Reopening  The newer table that is whole is made safe first: it may be in the system's cache alone, and the next
-              writes go over the tiles of the other one. One that cannot be read may be the newer: nothing is opened.
-   Trap       After a sync that failed the system may have thrown the bytes away and say so only once: it is not tried
-              again. A commit whose table may be there or not is put right by abandon, with a table that is newer still.
-   Cost       One copy where a place is not aligned, and the CRC, which the host's workers read at memory's speed. */
+   Reopening  The newer whole table is written again and synced first: it may be in the system's cache alone, and the
+              next writes overwrite tiles of the other table. If one cannot be read, it may be the newer: nothing is
+              opened.
+   Trap       After a failed sync the system may have dropped the bytes, and report it only once: no sync is tried
+              again. A commit whose table may or may not be there is settled by abandon, with a table that is newer
+              still.
+   Cost       One copy where a place is not aligned, and the CRC, which the host's workers compute at memory's speed. */
 
 MEMOPT_I_SMALL_BEGIN
 enum {
@@ -35410,9 +35412,9 @@ static void memopt_i_store_table_take(memopt_store *x, int copy) {
 }
 
 /* ---- opening the file ---- */
-/* Who was killed may have left the newest table, or the file's name, in the system's cache alone: what is taken is
-   made safe before a write goes over tiles of the table before it. The same bytes go to the same place, so that a
-   power cut on the way leaves what was there; and they do go, as a sync that failed before forgot them. */
+/* A killed program may have left the newest table, or the file's name, in the system's cache alone: the table that is
+   taken is synced before a write overwrites tiles of the one before it. It is written again, since a failed sync may
+   have dropped it; the same bytes to the same place, so that a power cut leaves what was there. */
 static memopt_status memopt_i_store_reopen(memopt_store *x, memopt_i_checks *c) {
     const memopt_files *f = &x->host.files;
     const char *misfit[2];
@@ -35454,8 +35456,8 @@ static memopt_status memopt_i_store_room(memopt_store *x, memopt_i_checks *c, ui
     return s;
 }
 
-/* A file of so many bytes becomes an empty one, once there is room for ours. As both might not have room at once, it
-   is the old one that gets longer first. */
+/* Empty a file of so many bytes once there is room for ours. The disk may not have room for both, so the old one is
+   extended first. */
 static memopt_status memopt_i_store_empty(memopt_store *x, memopt_i_checks *c, uint64_t bytes) {
     const memopt_files *f = &x->host.files;
     memopt_status s = memopt_i_store_room(x, c, bytes);
@@ -35508,7 +35510,7 @@ static memopt_status memopt_i_store_align(memopt_store *x, memopt_i_checks *c, i
     return MEMOPT_OK;
 }
 
-/* Is the file new? Two that make one file at once are told apart by the mode; in a table without locks by a look. */
+/* Open the path. Is the file new? Of two that make it at once the mode tells them apart; without locks, a look. */
 static memopt_status memopt_i_store_path_open(memopt_store *x, int direct) {
     const memopt_files *f = &x->host.files;
     const memopt_open_mode own = direct ? MEMOPT_OPEN_OWN_DIRECT : MEMOPT_OPEN_OWN;
@@ -35525,7 +35527,7 @@ static memopt_status memopt_i_store_path_open(memopt_store *x, int direct) {
     return s == MEMOPT_ERR_STATE ? memopt_i_files_open(f, x->path, own, &x->file) : s;
 }
 
-/* What is there is touched last, and what another has open, not at all. */
+/* A file that is there is changed last, and one that another store has open not at all. */
 static memopt_status memopt_i_store_file_open(memopt_store *x, memopt_i_checks *c) {
     const memopt_files *f = &x->host.files;
     const int direct = !x->desc.no_direct && MEMOPT_I_FILES_HAVE_DIRS(f);
@@ -35643,7 +35645,7 @@ static uint32_t memopt_i_store_crc(const memopt_store *x, const void *bytes, siz
     return crc;
 }
 
-/* What has arrived of a tile: as it was written? */
+/* Compare a tile that has arrived with what was written. */
 static void memopt_i_store_check_read(memopt_store *x, size_t tile, const void *bytes, const memopt_i_store_entry *e) {
     if (x->is_checked && memopt_i_store_crc(x, bytes, (size_t)e->count) != e->crc) {
         (void)memopt_i_store_fail(x, MEMOPT_ERR_FORMAT, "is not what was written: its CRC-32C differs", tile);
@@ -35653,7 +35655,7 @@ static void memopt_i_store_check_read(memopt_store *x, size_t tile, const void *
     x->stats.read_bytes += e->count;
 }
 
-/* From now on what the tile has been is gone. */
+/* A write begins: what the tile had is lost, at the latest with no_atomic. */
 static void memopt_i_store_forget_tile(memopt_store *x, memopt_i_store_tile *t) {
     t->written.region = 0;
     if (x->desc.no_atomic) t->held.region = 0;
@@ -35777,8 +35779,8 @@ static void memopt_i_store_forget(memopt_store *x) {
     for (i = 0; i < x->desc.tiles; ++i) x->tiles[i].written.region = 0;
 }
 
-/* Everything up to here is safe, then the table, then that is safe. What a sync that failed left out is not known, and
-   the next one would not say it again. */
+/* Sync the tiles, write the table, sync it. What a failed sync left out is not known, and the next one would not say it
+   again. */
 static memopt_status memopt_i_store_publish(memopt_store *x, uint64_t step) {
     const memopt_files *f = &x->host.files;
     memopt_status s = f->sync_fn(f->user, x->file);
@@ -35796,7 +35798,7 @@ static memopt_status memopt_i_store_publish(memopt_store *x, uint64_t step) {
     return MEMOPT_OK;
 }
 
-/* Before a write: the file says which tiles it holds, or that it no longer does. */
+/* Before a write: settle a table in doubt, and mark the file where a step overwrites tiles. */
 static memopt_status memopt_i_store_prepare(memopt_store *x) {
     const int marks = x->desc.keep && x->desc.no_atomic && !x->is_marked && x->stats.step != MEMOPT_STORE_NO_STEP;
     memopt_status s;
@@ -36039,15 +36041,15 @@ MEMOPT_API memopt_status memopt_store_measure(const memopt_store_desc *desc, uin
 MEMOPT_I_SMALL_END
 
 /* @section comm : carve base host_threads api_comm
-   Calls have numbers, the same on all ranks, and a slot while they are begun. Before each, unless it is switched off,
-   the ranks gather what each of them asks for and look at it: every transport has its own way of going wrong when ranks
-   disagree (one gets an error, another hangs), and this is none of them.
+   Calls have numbers, the same on all ranks, and a slot while they are under way. Before each call, unless that is
+   switched off, ranks gather and compare what each of them asks for: transports fail in different ways when ranks
+   disagree (one returns an error, another hangs), and the comparison comes before that.
    Invariant  A call that failed inside a transport has broken it: the transport is told once, and nothing is begun any
-              more. So there is no half of a call to go on with.
-   Threads    A rank posts its call in its slot, and is done with it when all ranks have copied what they receive from
-              it. In a wait a rank serves all its calls to which all have come; else two ranks that wait in different
-              orders would wait for each other. So a rank in a wait is never late: it is held up itself. A rank leaves a
-              broken wait when nobody copies: its memory is its own then. */
+              more.
+   Threads    A rank posts its call in its slot, which is free again when all ranks have copied what they receive from
+              it. In a wait a rank serves all its calls to which all ranks have come; otherwise two ranks that wait in
+              different orders would deadlock. So a rank in a wait is never the late one. A rank leaves a broken wait
+              only when nobody copies: its memory is its own then. */
 
 MEMOPT_I_SMALL_BEGIN
 typedef struct memopt_i_comm_header { /* what a rank asks for; bytes of 64 bits each, so that nothing is undefined */
@@ -36081,7 +36083,7 @@ static uint64_t memopt_i_comm_number(const memopt_comm *x) { /* of the last call
     return x->stats.calls[0] + x->stats.calls[1] + x->stats.calls[2];
 }
 
-/* The transport is of no use any more. What it says of the reason is kept. */
+/* The transport cannot be used any more. Keep its reason. */
 static memopt_status memopt_i_comm_break(memopt_comm *x, memopt_status status, uint64_t number,
                                          const memopt_error *why) {
     if (x->is_broken) return MEMOPT_ERR_STATE; /* the first reason is the one to tell */
@@ -36093,7 +36095,7 @@ static memopt_status memopt_i_comm_break(memopt_comm *x, memopt_status status, u
     x->error.bound = x->error.reason;
     x->error.place = why->index < x->stats.rank_count ? "rank" : NULL;
     x->error.index = why->index;
-    x->transport.abort_fn(x->transport.user);
+    if (x->transport.abort_fn) x->transport.abort_fn(x->transport.user);
     return status;
 }
 
@@ -36104,24 +36106,7 @@ static memopt_error memopt_i_comm_reason(void) { /* for a transport to fill in *
     return e;
 }
 
-/* ---- one rank alone: a piece to itself ---- */
-static memopt_status memopt_i_alone_begin(void *user, const memopt_comm_call *call, size_t slot, memopt_error *error) {
-    (void)user;
-    (void)slot;
-    (void)error;
-    if (call->receive != call->send) memcpy(call->receive, call->send, call->bytes);
-    return MEMOPT_OK;
-}
-
-static memopt_status memopt_i_alone_wait(void *user, size_t slot, memopt_error *error) {
-    (void)user;
-    (void)slot;
-    (void)error;
-    return MEMOPT_OK;
-}
-
-static void memopt_i_alone_abort(void *user) { (void)user; }
-
+/* Without functions: one rank alone, which copies a piece to itself. */
 static memopt_status memopt_i_transport_resolve(memopt_i_checks *c, memopt_transport *t) {
     const int set = !!t->begin_fn + !!t->wait_fn + !!t->abort_fn;
 
@@ -36131,12 +36116,8 @@ static memopt_status memopt_i_transport_resolve(memopt_i_checks *c, memopt_trans
         return memopt_i_must_be_below(c, "transport.rank", t->rank, "below", t->rank_count);
     }
     memopt_i_must_be_at_most(c, "transport.rank_count", t->rank_count, "without functions at most", 1);
-    memopt_i_must_be_at_most(c, "transport.rank", t->rank, "without functions at most", 0);
-    t->begin_fn = memopt_i_alone_begin;
-    t->wait_fn = memopt_i_alone_wait;
-    t->abort_fn = memopt_i_alone_abort;
     t->rank_count = 1;
-    return c->status;
+    return memopt_i_must_be_at_most(c, "transport.rank", t->rank, "without functions at most", 0);
 }
 
 static memopt_comm *memopt_i_comm_lay_out(memopt_carver *room, memopt_comm *of, int is_checked) {
@@ -36256,7 +36237,8 @@ MEMOPT_API memopt_status memopt_comm_begin(memopt_comm *comm, const memopt_comm_
         return memopt_i_refuse_count(&c, MEMOPT_ERR_STATE, "call", own, "first wait for call", comm->begun[slot]);
     s = comm->headers ? memopt_i_comm_compare(comm, call, own) : MEMOPT_OK;
     if (s) return s;
-    s = comm->transport.begin_fn(comm->transport.user, call, slot, &why);
+    if (comm->transport.begin_fn) s = comm->transport.begin_fn(comm->transport.user, call, slot, &why);
+    else if (call->receive != call->send) memopt_i_copy(call->receive, call->send, call->bytes);
     if (s) return memopt_i_comm_break(comm, s, own, &why);
     memopt_i_comm_count(comm, call);
     *number = comm->begun[slot] = own;
@@ -36275,10 +36257,9 @@ MEMOPT_API memopt_status memopt_comm_wait(memopt_comm *comm, uint64_t number) {
     if (slot == MEMOPT_COMM_CALLS)
         return memopt_i_refuse_value(&c, MEMOPT_ERR_ARGUMENT, "number", memopt_i_count(number),
                                      "is no call that is begun");
-    s = comm->transport.wait_fn(comm->transport.user, slot, &why);
+    s = comm->transport.wait_fn ? comm->transport.wait_fn(comm->transport.user, slot, &why) : MEMOPT_OK;
     comm->begun[slot] = 0;
-    if (s) return memopt_i_comm_break(comm, s, number, &why);
-    return MEMOPT_OK;
+    return s ? memopt_i_comm_break(comm, s, number, &why) : MEMOPT_OK;
 }
 
 MEMOPT_API memopt_status memopt_comm_run(memopt_comm *comm, const memopt_comm_call *call) {
@@ -36368,8 +36349,8 @@ static size_t memopt_i_ranks_missing(const memopt_ranks *x, size_t slot, uint64_
     return r;
 }
 
-/* Who holds up a turn of a slot: the first rank in no wait that has not come to it; where all have come, that has not
-   copied. When all of those wait, one of them is followed to what it waits for. SIZE_MAX: it is not known. */
+/* Who holds up a turn of a slot: the first rank in no wait that has not come to it or, where all have come, has not
+   copied. If all of those wait, follow one of them to what it waits for. SIZE_MAX: not known. */
 static size_t memopt_i_ranks_find_late(const memopt_ranks *x, size_t slot, uint64_t turn) {
     size_t steps, r;
 
@@ -37800,7 +37781,7 @@ static memopt_i_checks memopt_i_shard_checks(memopt_shard *x) {
     return memopt_i_checks_begin(x ? &x->error : NULL, "shard");
 }
 
-/* A call of a communicator failed: nothing more can be done with it, and other sets must not wait for this one. */
+/* A call failed: the communicators cannot be used any more, and other sets must not wait for this one. */
 static memopt_status memopt_i_shard_break(memopt_shard *x, const memopt_comm *comm, memopt_status status) {
     if (!status) return status;
     x->is_broken = 1;
@@ -37859,7 +37840,7 @@ static unsigned char *memopt_i_shard_wire(const memopt_shard *x, const void *p) 
     return x->wire ? x->wire + ((const unsigned char *)p - x->buckets) : NULL; /* one rank on a device has none */
 }
 
-/* Values in the buckets which the CPU reads and writes, through those of the device. */
+/* A call over values in the host's buckets, by way of the device's. */
 static memopt_status memopt_i_shard_run_through(memopt_shard *x, memopt_comm *comm, const memopt_comm_call *call) {
     const int tells = call->kind == MEMOPT_COMM_BROADCAST;
     const size_t out = call->kind == MEMOPT_COMM_ALL_TO_ALL ? x->ranks : 1;
@@ -37925,7 +37906,7 @@ MEMOPT_I_SMALL_END
               before. */
 
 MEMOPT_I_SMALL_BEGIN
-/* Where nothing is cut every rank steps all, and has the sums of all others' pieces only after the last round. */
+/* Stage 0: every rank steps everything, and has the sums of the others' pieces only after the last round. */
 static int memopt_i_shard_steps_late(const memopt_shard *x) { return !x->desc.stage && x->ranks > 1; }
 
 /* The store failed: no call of any rank can go on. */
@@ -37996,7 +37977,7 @@ static memopt_status memopt_i_shard_fetch_end(memopt_shard *x) {
     return s;
 }
 
-/* What has arrived, or is about to, is not to be used. */
+/* Forget weights that have arrived or are under way. */
 static memopt_status memopt_i_shard_drop_arrivals(memopt_shard *x) {
     memopt_status s = MEMOPT_OK;
 
@@ -38165,7 +38146,7 @@ static memopt_status memopt_i_shard_begin_tiles(memopt_shard *x) {
     return memopt_i_shard_read_ahead(x);
 }
 
-/* The tile is to be there, in buffer stepped % tile_buffers. */
+/* Wait for a tile; it is then in buffer stepped % tile_buffers. */
 static memopt_status memopt_i_shard_take_tile(memopt_shard *x, const memopt_i_shard_tile *tile) {
     const size_t buffers = x->desc.tile_buffers;
     memopt_status s = MEMOPT_OK;
@@ -38234,7 +38215,7 @@ static memopt_status memopt_i_shard_refuses_slice(memopt_shard *x, size_t tensor
     return memopt_i_must_be_below(&c, "first", first, "below the end of the part", part->first + part->held);
 }
 
-/* What saves have loaded into the tile that was brought. */
+/* Write back a tile that saves have loaded into. */
 static memopt_status memopt_i_shard_put_edited(memopt_shard *x) {
     const int is_edited = x->is_edited;
 
@@ -38742,7 +38723,7 @@ static memopt_status memopt_i_shard_gather(memopt_shard *x, size_t group) {
     return s;
 }
 
-/* The weights of a group are to be there, and those of the next to come. */
+/* Wait for the weights of a group, and begin to fetch those of the next one. */
 static memopt_status memopt_i_shard_wait_for_weights(memopt_shard *x, size_t group) {
     size_t use = x->use, next;
     memopt_status s = MEMOPT_OK;
@@ -38768,7 +38749,7 @@ static memopt_status memopt_i_shard_wait_for_weights(memopt_shard *x, size_t gro
     return memopt_i_shard_fetch(x, next, memopt_i_shard_landing(x));
 }
 
-/* Memory for the gradients of a group: at the end of the window that the last but one has left, or its own. */
+/* Memory for the gradients of a group: the end of the window that the last group but one has left, or its own. */
 static memopt_status memopt_i_shard_place_gradients(memopt_shard *x, size_t group) {
     memopt_i_shard_group *g = &x->groups[group];
     const size_t window = x->bytes.gradients - x->tied * x->gradient_bytes;
@@ -39023,7 +39004,7 @@ static void memopt_i_shard_square_cut(const memopt_shard *x, const memopt_i_shar
                                 p->count, 1, p->first);
 }
 
-/* All that does not wait for another rank. */
+/* The sum of a piece, as far as it does not depend on another rank. */
 static void memopt_i_shard_square(void *task, size_t index, int worker) {
     const memopt_shard *x = (const memopt_shard *)task;
     const memopt_i_shard_chain n = memopt_i_shard_chain_of(x);
@@ -39369,7 +39350,7 @@ static memopt_status memopt_i_shard_step_device(memopt_shard *x, const memopt_op
     return x->steps_there ? memopt_i_shard_device_end(x) : memopt_optim_end(x->optim);
 }
 
-/* All tiles have left on all ranks: what is new counts from here on. */
+/* All tiles of all ranks have been written: commit. */
 static memopt_status memopt_i_shard_commit(memopt_shard *x) {
     unsigned char *said = x->buckets + memopt_i_shard_chain_bytes(x);
     const memopt_comm_call call = memopt_i_comm_call(MEMOPT_COMM_ALL_GATHER, 1, said + x->rank, said);
@@ -39381,7 +39362,7 @@ static memopt_status memopt_i_shard_commit(memopt_shard *x) {
 }
 
 /* ---- weights that all ranks have written ---- */
-/* Every rank has changed its part of the weights. */
+/* Every rank has changed its part of the weights: make them whole where they are whole. */
 static memopt_status memopt_i_shard_gather_weights(memopt_shard *x) {
     memopt_status s = memopt_i_shard_drop_arrivals(x);
 
@@ -39390,7 +39371,7 @@ static memopt_status memopt_i_shard_gather_weights(memopt_shard *x) {
     return memopt_i_shard_make_whole(x, x->weights, x->weight_bytes);
 }
 
-/* What was put is kept from now on; and so that all is there, what was not. */
+/* Commit what was put; tiles that the store does not have yet are written first. */
 static memopt_status memopt_i_shard_share_slow(memopt_shard *x) {
     const uint64_t step = memopt_store_get_stats(x->desc.store).step;
     memopt_status s = memopt_i_shard_put_edited(x);
@@ -39480,7 +39461,7 @@ static memopt_status memopt_i_shard_find_mismatch(memopt_shard *x, memopt_comm *
     return s;
 }
 
-/* Ranks that step differently would go on with weights that belong to no run. It takes no memory. */
+/* Ranks that step differently would train a network that belongs to no run. It takes no memory. */
 static memopt_status memopt_i_shard_compare_ranks(memopt_shard *x) {
     memopt_i_checks c = memopt_i_shard_checks(x);
     const memopt_shard_desc *d = &x->desc;
@@ -39612,9 +39593,9 @@ MEMOPT_I_SMALL_END
    A tape's segments whose weights are groups. */
 
 MEMOPT_I_SMALL_BEGIN
-static memopt_status memopt_i_shard_tape_run(const memopt_tape_call *call, int is_backward) {
+static memopt_status memopt_i_shard_tape_run(const memopt_tape_call *call) {
     const memopt_shard_segment *segment = (const memopt_shard_segment *)call->user;
-    memopt_tape_fn *const fn = is_backward ? segment->layer.backward_fn : segment->layer.forward_fn;
+    memopt_tape_fn *const fn = call->is_backward ? segment->layer.backward_fn : segment->layer.forward_fn;
     memopt_shard *shard = segment->shard;
     const int is_there = call->calibrating && shard && shard->desc.stage < 2; /* in no round, and nothing travels */
     const int has_weights = !call->describing && !is_there && segment->group != MEMOPT_SHARD_NO_GROUP;
@@ -39622,21 +39603,13 @@ static memopt_status memopt_i_shard_tape_run(const memopt_tape_call *call, int i
     memopt_status s = MEMOPT_OK;
 
     own.user = segment->layer.user;
-    if (has_weights) s = memopt_i_shard_use(shard, segment->group, is_backward);
+    if (has_weights) s = memopt_i_shard_use(shard, segment->group, call->is_backward);
     if (s && call->error) *call->error = memopt_shard_error(shard);
     if (!s) s = fn(&own);
-    if (s || !has_weights || !is_backward || !memopt_i_shard_is_complete(shard, segment->group)) return s;
+    if (s || !has_weights || !call->is_backward || !memopt_i_shard_is_complete(shard, segment->group)) return s;
     s = memopt_shard_reduce(shard, segment->group);
     if (s && call->error) *call->error = memopt_shard_error(shard);
     return s;
-}
-
-static memopt_status memopt_i_shard_tape_forward(const memopt_tape_call *call) {
-    return memopt_i_shard_tape_run(call, 0);
-}
-
-static memopt_status memopt_i_shard_tape_backward(const memopt_tape_call *call) {
-    return memopt_i_shard_tape_run(call, 1);
 }
 
 MEMOPT_API memopt_status memopt_shard_layers(memopt_shard_segment *segments, size_t count, memopt_tape_layer *layers) {
@@ -39644,8 +39617,8 @@ MEMOPT_API memopt_status memopt_shard_layers(memopt_shard_segment *segments, siz
 
     if (!segments || !layers) return MEMOPT_ERR_ARGUMENT;
     for (i = 0; i < count; ++i) {
-        layers[i].forward_fn = segments[i].layer.forward_fn ? memopt_i_shard_tape_forward : NULL;
-        layers[i].backward_fn = segments[i].layer.backward_fn ? memopt_i_shard_tape_backward : NULL;
+        layers[i].forward_fn = segments[i].layer.forward_fn ? memopt_i_shard_tape_run : NULL;
+        layers[i].backward_fn = segments[i].layer.backward_fn ? memopt_i_shard_tape_run : NULL;
         layers[i].user = &segments[i];
     }
     return MEMOPT_OK;
@@ -40185,27 +40158,27 @@ MEMOPT_API memopt_error memopt_pieces_error(const memopt_pieces *pieces) {
 MEMOPT_I_SMALL_END
 
 /* @section onebit : comm optim scale api_onebit
-   Problem    Ranks that send each other gradients of 4 bytes an element wait for the network. One bit an element is a
-              sign; what signs leave of a gradient is as large as the gradient.
-   Idea       What was not sent is kept and added to what is sent next (error feedback), at the sender and at the owner
-              of a chunk, who sums the ranks' signs up and makes signs of the sum. Adam's step is not linear in the
-              gradient, but with a second moment that stays it is linear in the first: so the exact warm-up gets the
-              second moment right, and then the first moment is what goes over the wire.
+   Problem    Ranks that send gradients of 4 bytes an element wait for the network. One bit an element is a sign, and
+              what a sign leaves of a gradient is as large as the gradient.
+   Idea       Error feedback: what was not sent is added to what is sent next, at the sender and at the owner of a
+              chunk, who adds the ranks' signs and takes the sign of the sum. Adam's step is not linear in the gradient,
+              but with a frozen second moment it is linear in the first: the exact warm-up gets the second moment right,
+              then the first moment is sent.
    C(x)       c = x + e; s = |c| / sqrt(n), n the elements that take part; e = c - s sign(c). The owner of a chunk:
               a = sum over ranks, ascending, of (s_r / N) sign(c_r), + its error; t = |a| / sqrt(n of the chunk); its
-              error = a - t sign(a). The result is t sign(a), for all the same.
+              error = a - t sign(a). The result is t sign(a), the same for all.
    Invariant  Sums of what went in = sums of what came out + mean error + owner's error, for each element.
    Order      Four calls: s of all ranks; signs to the owners; t of all owners; signs of the sums. An s that is not
-              finite tells all ranks that one has a bad gradient before any sign is sent. Until the last call is over
-              nothing is written: signs do not depend on s, so they are packed while c is measured, and c is computed
-              once more to get its error. No float has a buffer of its own.
+              finite tells all ranks of a bad gradient before any sign is sent. Nothing is written before the last call
+              is over: signs do not depend on s, so they are packed while c is measured, and c is computed again to get
+              its error. No floats are buffered.
    Mask       Elements whose second moment is 0 are left out of sums and counts; the pads up to 8 are among them.
-   Memory     After C the momentum is t sign(a), or that over the tensor's scaling: it is kept as a bit an element and a
-              float a chunk. Before the freeze, when there is no error yet, the momentum lies where the errors will.
-              0/1 Adam has a momentum and a sum of steps that differ by rank; its weights are anchor - sum / root, and
-              the anchor is the same on all ranks: ranks cannot drift apart.
-   Sums       in double, 16 of them, element i of a piece into i % 16, pieces in order: those of `scale`.
-   Price      A pass over gradients, errors and second moments more than Adam; a 32nd of its bytes on the wire.
+   Memory     After C the momentum is t sign(a), or that over the tensor's scaling: a bit an element and a float a
+              chunk. Before the freeze there are no errors yet, and the momentum lies in their place. 0/1 Adam has a
+              momentum and a sum of steps that differ by rank; its weights are anchor - sum / root, and the anchor is
+              the same on all ranks: ranks cannot drift apart.
+   Sums       in double, 16 of them, element i of a piece into i % 16, pieces in order, as in `scale`.
+   Cost       A pass over gradients, errors and second moments more than Adam; a 32nd of its bytes on the wire.
    Source     The papers, and DeepSpeed's onebit optimizers, which drop the errors on load, count pads, undo local steps
               by adding (ranks drift), and send NaN as +1. */
 

@@ -194,7 +194,7 @@
      fused          the text; the pass; the checks
      store          sizes; the file's tables; opening the file; transfers; steps;
                     for a tape: its value v is the output of segment v - 1; rates
-     comm           one rank alone: a piece to itself; ranks as threads
+     comm           ranks as threads
      shard_plan     the desc, checked; where tensors and groups lie; tiles; bytes and traffic;
                     the object with its tables
      shard_memory   arenas and malloc; where a tensor lies; opening; what can be asked

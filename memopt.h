@@ -1944,8 +1944,6 @@ typedef struct memopt_precision { /* which numbers of a training run have which 
     int         loss_scaling; /* 1: the loss is multiplied by a memopt_scaler's scale */
 } memopt_precision;
 
-MEMOPT_API memopt_precision memopt_precision_f32(void);
-
 /** bf16 weights and gradients; fp32 master, sums and buffers; norms and head stay fp32. */
 MEMOPT_API memopt_precision memopt_precision_bf16(void);
 
@@ -2066,9 +2064,6 @@ MEMOPT_API memopt_status memopt_scaler_default(memopt_scaler *scaler);
 /** Is every field what its comment says, the scale finite and not below the floor, the inverse of the floor finite?
     Else ERR_ARGUMENT, here and in every call below. For values set by hand, and after a restore. */
 MEMOPT_API memopt_status memopt_scaler_check(const memopt_scaler *scaler);
-
-/** 1 / scale, computed in double and rounded to float, as GradScaler does; 0 for what memopt_scaler_check() refuses. */
-MEMOPT_API float memopt_scaler_inverse(const memopt_scaler *scaler);
 
 /**
  * Divide the gradients by the scale, in place; check and measure them, in the same pass; remember what was found.
@@ -13365,7 +13360,6 @@ V_FN __m256i V(i_max)(__m256i a, __m256i b) { return _mm256_max_epu32(a, b); }
 V_FN __m256i V(i_min)(__m256i a, __m256i b) { return _mm256_min_epu32(a, b); }
 V_FN __m256i V(i_max_signed)(__m256i a, __m256i b) { return _mm256_max_epi32(a, b); }
 V_FN __m256i V(i_min_signed)(__m256i a, __m256i b) { return _mm256_min_epi32(a, b); }
-V_FN __m256i V(m_or)(__m256i a, __m256i b) { return _mm256_or_si256(a, b); }
 V_FN __m256i V(m_nan)(__m256 x, __m256 y) { return _mm256_castps_si256(_mm256_cmp_ps(x, y, _CMP_UNORD_Q)); }
 V_FN __m256i V(i_add)(__m256i a, __m256i b) { return _mm256_add_epi32(a, b); }
 V_FN __m256i V(i_sub)(__m256i a, __m256i b) { return _mm256_sub_epi32(a, b); }
@@ -13458,10 +13452,6 @@ V_FN void V(w_put_upper)(uint16_t *p, __m256i a, __m256i b, int stream) { V(i_pu
 V_FN int V(w_small_by)(__m256i a, __m256i b, __m256i size, __m256i top) {
     const __m256i largest = _mm256_max_epi16(_mm256_and_si256(a, size), _mm256_and_si256(b, size));
     return !_mm256_movemask_epi8(_mm256_cmpgt_epi16(largest, top));
-}
-
-V_FN int V(w_small)(__m256i a, __m256i b) {
-    return V(w_small_by)(a, b, _mm256_set1_epi16(0x7fff), _mm256_set1_epi16(0x7f7e));
 }
 
 V_FN void V(w_put_lower)(uint16_t *p, __m256i a, __m256i b, int stream) {
@@ -13600,7 +13590,6 @@ V_FN __m512i V(i_max)(__m512i a, __m512i b) { return _mm512_max_epu32(a, b); }
 V_FN __m512i V(i_min)(__m512i a, __m512i b) { return _mm512_min_epu32(a, b); }
 V_FN __m512i V(i_max_signed)(__m512i a, __m512i b) { return _mm512_max_epi32(a, b); }
 V_FN __m512i V(i_min_signed)(__m512i a, __m512i b) { return _mm512_min_epi32(a, b); }
-V_FN __mmask16 V(m_or)(__mmask16 a, __mmask16 b) { return (__mmask16)(a | b); }
 V_FN __mmask16 V(m_nan)(__m512 x, __m512 y) { return _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q); }
 V_FN __m512i V(i_add)(__m512i a, __m512i b) { return _mm512_add_epi32(a, b); }
 V_FN __m512i V(i_sub)(__m512i a, __m512i b) { return _mm512_sub_epi32(a, b); }
@@ -13695,10 +13684,6 @@ V_FN void V(w_put_upper)(uint16_t *p, __m512i a, __m512i b, int stream) { V(i_pu
 V_FN int V(w_small_by)(__m512i a, __m512i b, __m512i size, __m512i top) {
     const __m512i largest = _mm512_max_epi16(_mm512_and_si512(a, size), _mm512_and_si512(b, size));
     return !_mm512_cmpgt_epi16_mask(largest, top);
-}
-
-V_FN int V(w_small)(__m512i a, __m512i b) {
-    return V(w_small_by)(a, b, _mm512_set1_epi16(0x7fff), _mm512_set1_epi16(0x7f7e));
 }
 
 V_FN void V(w_put_lower)(uint16_t *p, __m512i a, __m512i b, int stream) {
@@ -13827,7 +13812,6 @@ V_FN uint32x4_t V(i_shl)(uint32x4_t a, uint32x4_t by) { return vshlq_u32(a, vrei
 V_FN uint32x4_t V(i_shr)(uint32x4_t a, uint32x4_t by) { return vshlq_u32(a, vnegq_s32(vreinterpretq_s32_u32(by))); }
 V_FN uint32x4_t V(i_max)(uint32x4_t a, uint32x4_t b) { return vmaxq_u32(a, b); }
 V_FN uint32x4_t V(i_min)(uint32x4_t a, uint32x4_t b) { return vminq_u32(a, b); }
-V_FN uint32x4_t V(m_or)(uint32x4_t a, uint32x4_t b) { return vorrq_u32(a, b); }
 V_FN uint32x4_t V(m_nan)(float32x4_t x, float32x4_t y) {
     return vmvnq_u32(vandq_u32(vceqq_f32(x, x), vceqq_f32(y, y)));
 }
@@ -14396,22 +14380,7 @@ MEMOPT_API memopt_noise memopt_noise_make(uint64_t seed, uint64_t stream) { retu
               polynomials in fused multiply-adds (minimax fits, errors below half a unit in the last place of their
               terms), not the C library's, whose bits differ from machine to machine. */
 
-#define MEMOPT_I_LOG_0 0.333339095f
-#define MEMOPT_I_LOG_1 (-0.250013381f)
-#define MEMOPT_I_LOG_2 0.199630633f
-#define MEMOPT_I_LOG_3 (-0.16577585f)
-#define MEMOPT_I_LOG_4 0.149147674f
-#define MEMOPT_I_LOG_5 (-0.142674863f)
-#define MEMOPT_I_LOG_6 0.0870043635f
 #define MEMOPT_I_LN_2  0.693147182f
-#define MEMOPT_I_SIN_0 6.28318548f
-#define MEMOPT_I_SIN_1 (-41.3416634f)
-#define MEMOPT_I_SIN_2 81.5925522f
-#define MEMOPT_I_SIN_3 (-75.4020691f)
-#define MEMOPT_I_COS_0 (-19.7392082f)
-#define MEMOPT_I_COS_1 64.9393234f
-#define MEMOPT_I_COS_2 (-85.4437408f)
-#define MEMOPT_I_COS_3 59.246f
 #define MEMOPT_I_TWO_32 (1.0f / 4294967296.0f)
 #define MEMOPT_I_LAST_BLOCK 0x3fffffffffffffff /* after it comes block 0, as the index starts again */
 #endif /* ---- from here: once for each width, see `vec` ---- */
@@ -14467,11 +14436,11 @@ V_FN V(floats) V(normal_radius)(V(ints) word) {
     const V(ints) above = V(i_sub)(V(bits)(u), root), near_one = V(i_add)(V(i_and)(above, V(i_set)(0x7fffff)), root);
     const V(floats) exponent = V(f_signed)(V_SAR(above, 23)), f = V(sub)(V(floats_of)(near_one), V(set)(1.0f));
 
-    V(floats) p = V(horner)(V(set)(MEMOPT_I_LOG_6), f, MEMOPT_I_LOG_5);
+    V(floats) p = V(horner)(V(set)(0.0870043635f), f, -0.142674863f);
 
-    p = V(horner)(V(horner)(p, f, MEMOPT_I_LOG_4), f, MEMOPT_I_LOG_3);
-    p = V(horner)(V(horner)(p, f, MEMOPT_I_LOG_2), f, MEMOPT_I_LOG_1);
-    p = V(horner)(V(horner)(p, f, MEMOPT_I_LOG_0), f, -0.5f);
+    p = V(horner)(V(horner)(p, f, 0.149147674f), f, -0.16577585f);
+    p = V(horner)(V(horner)(p, f, 0.199630633f), f, -0.250013381f);
+    p = V(horner)(V(horner)(p, f, 0.333339095f), f, -0.5f);
     p = V(fma)(V(mul)(f, f), p, f);
     p = V(fma)(exponent, V(set)(MEMOPT_I_LN_2), p);
     return V(sqrt)(V(mul)(p, V(set)(-2.0f)));
@@ -14488,10 +14457,10 @@ V_FN V(floats) V(cosine)(V(ints) angle, V(floats) *sine) {
     quarter = V_SHR(V(i_add)(angle, V(i_set)(0x20000000)), 30); /* the nearest multiple of a right angle */
     t = V(mul)(V(f_signed)(V(i_sub)(angle, V_SHL(quarter, 30))), V(set)(MEMOPT_I_TWO_32));
     z = V(mul)(t, t);
-    s = V(horner)(V(horner)(V(set)(MEMOPT_I_SIN_3), z, MEMOPT_I_SIN_2), z, MEMOPT_I_SIN_1);
-    c = V(horner)(V(horner)(V(set)(MEMOPT_I_COS_3), z, MEMOPT_I_COS_2), z, MEMOPT_I_COS_1);
-    s = V(mul)(V(horner)(s, z, MEMOPT_I_SIN_0), t);
-    c = V(horner)(V(horner)(c, z, MEMOPT_I_COS_0), z, 1.0f);
+    s = V(horner)(V(horner)(V(set)(-75.4020691f), z, 81.5925522f), z, -41.3416634f);
+    c = V(horner)(V(horner)(V(set)(59.246f), z, -85.4437408f), z, 64.9393234f);
+    s = V(mul)(V(horner)(s, z, 6.28318548f), t);
+    c = V(horner)(V(horner)(c, z, -19.7392082f), z, 1.0f);
     swapped = V(m_odd)(quarter);
     x = V(i_if)(swapped, V(bits)(s), V(bits)(c));
     y = V(i_if)(swapped, V(bits)(c), V(bits)(s));
@@ -16152,57 +16121,36 @@ static MEMOPT_I_NOINLINE void memopt_i_encode_unsure(memopt_quant_map map, uint8
 #define MEMOPT_I_NONE 0xffffffff
 
 #define MEMOPT_I_SIGNED_OCTAVES(X) \
-    X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) \
-    X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, 0x6927476e) \
+    X(-1, MEMOPT_I_NONE) X(-1, MEMOPT_I_NONE) X(-1, MEMOPT_I_NONE) X(-1, MEMOPT_I_NONE) X(-1, MEMOPT_I_NONE) \
+    X(-1, MEMOPT_I_NONE) X(-1, MEMOPT_I_NONE) X(-1, MEMOPT_I_NONE) X(-1, MEMOPT_I_NONE) X(-1, 0x6927476e) \
     X(0, MEMOPT_I_NONE) X(0, 0x6bfe0703) X(1, MEMOPT_I_NONE) X(1, MEMOPT_I_NONE) X(1, 0x6ee68a0b) \
     X(2, MEMOPT_I_NONE) X(2, MEMOPT_I_NONE) X(2, MEMOPT_I_NONE) X(2, 0x7200e6b1) \
     X(3, MEMOPT_I_NONE) X(3, MEMOPT_I_NONE) X(3, 0x7523a29d) X(4, MEMOPT_I_NONE) X(4, MEMOPT_I_NONE) X(4, 0x785a1cac) \
     X(5, MEMOPT_I_NONE) X(5, MEMOPT_I_NONE) X(5, 0x7ba51eb9) X(6, MEMOPT_I_NONE) X(6, MEMOPT_I_NONE) X(6, 0x7efe3333) \
-    X(one, MEMOPT_I_NONE)
+    X(7, MEMOPT_I_NONE)
 
 #define MEMOPT_I_UNSIGNED_OCTAVES(X) \
-    X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) \
-    X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, 0x342e7baa) \
+    X(-1, MEMOPT_I_NONE) X(-1, MEMOPT_I_NONE) X(-1, MEMOPT_I_NONE) X(-1, MEMOPT_I_NONE) X(-1, MEMOPT_I_NONE) \
+    X(-1, MEMOPT_I_NONE) X(-1, MEMOPT_I_NONE) X(-1, MEMOPT_I_NONE) X(-1, 0x342e7baa) \
     X(0, MEMOPT_I_NONE) X(0, MEMOPT_I_NONE) X(0, 0x35c29d9e) X(1, MEMOPT_I_NONE) X(1, MEMOPT_I_NONE) X(1, 0x374d8558) \
     X(2, MEMOPT_I_NONE) X(2, MEMOPT_I_NONE) X(2, 0x38e94ee3) \
     X(3, MEMOPT_I_NONE) X(3, MEMOPT_I_NONE) X(3, MEMOPT_I_NONE) X(3, 0x3a8a71de) \
     X(4, MEMOPT_I_NONE) X(4, MEMOPT_I_NONE) X(4, 0x3c2872b0) X(5, MEMOPT_I_NONE) X(5, MEMOPT_I_NONE) X(5, 0x3dcfae14) \
-    X(6, MEMOPT_I_NONE) X(6, MEMOPT_I_NONE) X(6, 0x3f7f8ccd) X(one, MEMOPT_I_NONE)
+    X(6, MEMOPT_I_NONE) X(6, MEMOPT_I_NONE) X(6, 0x3f7f8ccd) X(7, MEMOPT_I_NONE)
 
-#define MEMOPT_I_SLOPE_none  0.0
-#define MEMOPT_I_SLOPE_0     (1e6 / 0.9)
-#define MEMOPT_I_SLOPE_1     (2e5 / 0.9)
-#define MEMOPT_I_SLOPE_2     (4e4 / 0.9)
-#define MEMOPT_I_SLOPE_3     (8e3 / 0.9)
-#define MEMOPT_I_SLOPE_4     (16e2 / 0.9)
-#define MEMOPT_I_SLOPE_5     (32e1 / 0.9)
-#define MEMOPT_I_SLOPE_6     (64 / 0.9)
-#define MEMOPT_I_SLOPE_one   1e6
-#define MEMOPT_I_OFFSET_none 0.75
-#define MEMOPT_I_OFFSET_0    (8 / 9.0)
-#define MEMOPT_I_OFFSET_1    (16 / 9.0)
-#define MEMOPT_I_OFFSET_2    (32 / 9.0)
-#define MEMOPT_I_OFFSET_3    (64 / 9.0)
-#define MEMOPT_I_OFFSET_4    (128 / 9.0)
-#define MEMOPT_I_OFFSET_5    (256 / 9.0)
-#define MEMOPT_I_OFFSET_6    (512 / 9.0)
-#define MEMOPT_I_OFFSET_one  0.0
-#define MEMOPT_I_LAST_none   0
-#define MEMOPT_I_LAST_0      1
-#define MEMOPT_I_LAST_1      3
-#define MEMOPT_I_LAST_2      7
-#define MEMOPT_I_LAST_3      15
-#define MEMOPT_I_LAST_4      31
-#define MEMOPT_I_LAST_5      63
-#define MEMOPT_I_LAST_6      127
-#define MEMOPT_I_LAST_one    127.6
+/* of piece p: -1 below the first level, 7 for the last one */
+#define MEMOPT_I_SLOPE(p) \
+    ((p) < 0 ? 0.0 : (p) > 6 ? 1e6 : 1e6 / 0.9 / ((p) == 0 ? 1 : (p) == 1 ? 5 : (p) == 2 ? 25 : (p) == 3 ? 125 \
+                                                  : (p) == 4 ? 625 : (p) == 5 ? 3125 : 15625))
+#define MEMOPT_I_OFFSET(p)             ((p) < 0 ? 0.75 : (p) > 6 ? 0.0 : (1 << ((p) & 7)) * 8 / 9.0)
+#define MEMOPT_I_LAST(p)               ((p) < 0 ? 0 : (p) > 6 ? 127.6 : (2 << ((p) & 7)) - 1)
 #define MEMOPT_I_UNSURE      (4 / 32768.0) /* how far from a boundary the lines are trusted, in codes */
-#define MEMOPT_I_SIGNED_SLOPE(p, j)    (float)MEMOPT_I_SLOPE_##p,
-#define MEMOPT_I_SIGNED_OFFSET(p, j)   (float)(MEMOPT_I_OFFSET_##p - 0.5),
-#define MEMOPT_I_SIGNED_LAST(p, j)     (float)MEMOPT_I_LAST_##p,
-#define MEMOPT_I_UNSIGNED_SLOPE(p, j)  (float)(2 * MEMOPT_I_SLOPE_##p),
-#define MEMOPT_I_UNSIGNED_OFFSET(p, j) (float)(2 * MEMOPT_I_OFFSET_##p + 255 + MEMOPT_I_UNSURE),
-#define MEMOPT_I_UNSIGNED_LAST(p, j)   (float)(2 * MEMOPT_I_LAST_##p + 256.5),
+#define MEMOPT_I_SIGNED_SLOPE(p, j)    (float)MEMOPT_I_SLOPE(p),
+#define MEMOPT_I_SIGNED_OFFSET(p, j)   (float)(MEMOPT_I_OFFSET(p) - 0.5),
+#define MEMOPT_I_SIGNED_LAST(p, j)     (float)MEMOPT_I_LAST(p),
+#define MEMOPT_I_UNSIGNED_SLOPE(p, j)  (float)(2 * MEMOPT_I_SLOPE(p)),
+#define MEMOPT_I_UNSIGNED_OFFSET(p, j) (float)(2 * MEMOPT_I_OFFSET(p) + 255 + MEMOPT_I_UNSURE),
+#define MEMOPT_I_UNSIGNED_LAST(p, j)   (float)(2 * MEMOPT_I_LAST(p) + 256.5),
 #define MEMOPT_I_JUNCTION(p, j) j,
 
 static const uint32_t memopt_i_signed_junctions[32]   = { MEMOPT_I_SIGNED_OCTAVES(MEMOPT_I_JUNCTION) };
@@ -16860,7 +16808,7 @@ MEMOPT_I_WIDTHS(void, decode, (memopt_quant_map map, float *x, const uint8_t *co
 #ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section quantize : quant host api_quantize
    Arrays of floats as blocks of 8 bits, and back, by workers; and the linear map.
-   Idea       All blocks of a chunk are one call, in which the next block's absmax is found before this block is encoded.
+   Idea       All blocks of a chunk are one call, which finds the next block's absmax before it encodes this one.
               From 8 Mi elements on the results are streamed past the cache; codes are collected for up to 4 KiB first,
               so that only whole lines are written. */
 
@@ -19853,52 +19801,19 @@ enum { MEMOPT_I_OPTIM_APPLY, MEMOPT_I_OPTIM_MEASURE, MEMOPT_I_OPTIM_SCAN };
 
 MEMOPT_I_SMALL_BEGIN
 MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind) {
-    memopt_optim_group g;
+    static const memopt_optim_group none = { 1e-3, 0.9, 0.999, 1e-8, 0, 0, 0, 0, 0, 0, 0 };
+    static const memopt_optim_group of_kind[] = { /* rate, betas, eps, decay; dampening, trust, clip, min_scale */
+        { 1e-3, 0.9, 0.999, 1e-8, 1e-2, 0, 0, 0, 0, 0, 0 }, /* AdamW */
+        { 1e-3, 0.9, 0.999, 1e-8, 0, 0, 0, 0, 0, 0, 0 },    /* Adam */
+        { 1e-3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 },             /* SGD */
+        { 1e-4, 0.9, 0.99, 0, 0, 0, 0, 0, 0, 0, 0 },        /* Lion */
+        { 0.1, 0.9, 0, 0, 1e-4, 0, 1e-3, 0, 0, 0, 0 },      /* LARS */
+        { 1e-3, 0.9, 0.999, 1e-6, 1e-2, 0, 0, 0, 0, 0, 0 }, /* LAMB */
+        { 1e-2, 0, 0.8, 1e-30, 0, 0, 0, 1, 1e-3, 0, 0 },    /* Adafactor */
+        { 1e-2, 0, 0.99, 1e-8, 0, 0, 0, 0, 0, 0, 0 } };     /* RMSprop */
+    const size_t index = (size_t)kind;
 
-    memset(&g, 0, sizeof g);
-    g.rate = 1e-3;
-    g.beta1 = 0.9;
-    g.beta2 = 0.999;
-    g.eps = 1e-8;
-    switch (kind) {
-    case MEMOPT_OPTIM_ADAMW:
-        g.weight_decay = 1e-2;
-        break;
-    case MEMOPT_OPTIM_ADAM:
-        break;
-    case MEMOPT_OPTIM_SGD:
-        g.beta1 = g.beta2 = g.eps = 0;
-        break;
-    case MEMOPT_OPTIM_LION:
-        g.rate = 1e-4;
-        g.beta2 = 0.99;
-        g.eps = 0;
-        break;
-    case MEMOPT_OPTIM_LARS:
-        g.beta2 = g.eps = 0;
-        g.rate = 0.1;
-        g.trust = 1e-3;
-        g.weight_decay = 1e-4;
-        break;
-    case MEMOPT_OPTIM_LAMB:
-        g.eps = 1e-6;
-        g.weight_decay = 1e-2;
-        break;
-    case MEMOPT_OPTIM_ADAFACTOR:
-        g.rate = 1e-2;
-        g.beta1 = 0;
-        g.beta2 = 0.8;
-        g.eps = 1e-30;
-        g.clip = 1;
-        g.min_scale = 1e-3;
-        break;
-    case MEMOPT_OPTIM_RMSPROP:
-        g.rate = 1e-2;
-        g.beta1 = 0;
-        g.beta2 = 0.99;
-        break;
-    }
-    return g;
+    return index < sizeof of_kind / sizeof *of_kind ? of_kind[index] : none;
 }
 
 static memopt_status memopt_i_optim_exists(memopt_i_checks *c, size_t tensor, size_t count) {
@@ -20040,24 +19955,29 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_optim_create(const memopt_optim_de
     return MEMOPT_OK;
 }
 
-/* NULL: the error says why. */
+/* Memory of an object: of the arena, or without one of the host. NULL: the checks say why. */
+static void *memopt_i_take(memopt_i_checks *c, memopt_arena *arena, const memopt_host *host, size_t bytes,
+                           const memopt_push_options *push) {
+    void *memory = arena ? memopt_arena_push_with(arena, bytes, push) : memopt_i_alloc(host, bytes, push->alignment);
+
+    if (!memory && arena) {
+        const memopt_error e = memopt_arena_error(arena);
+
+        c->status = e.status;
+        if (c->error) *c->error = e;
+    } else if (!memory) (void)memopt_i_refuse_memory(c, bytes);
+    else if (!arena && push->zero) memset(memory, 0, bytes);
+    return memory;
+}
+
 static void *memopt_i_optim_take(memopt_i_checks *c, memopt_arena *arena, const memopt_host *host, size_t bytes) {
     memopt_push_options push;
-    void *memory;
 
     memset(&push, 0, sizeof push);
     push.tag = MEMOPT_TAG_OPTIMIZER;
     push.alignment = 64;
     push.name = "optim";
-    memory = arena ? memopt_arena_push_with(arena, bytes, &push) : memopt_i_alloc(host, bytes, 64);
-    if (memory) return memory;
-    if (!arena) (void)memopt_i_refuse_memory(c, bytes);
-    else {
-        const memopt_error e = memopt_arena_error(arena);
-        c->status = e.status;
-        if (c->error) *c->error = e;
-    }
-    return NULL;
+    return memopt_i_take(c, arena, host, bytes, &push);
 }
 
 MEMOPT_API MEMOPT_I_COLD memopt_status memopt_optim_open(const memopt_optim_desc *desc, memopt_arena *arena,
@@ -20992,17 +20912,10 @@ static int memopt_i_scale_limit(double x) {
 
 MEMOPT_I_SMALL_BEGIN
 /* ---- types and policies ---- */
-MEMOPT_API memopt_precision memopt_precision_f32(void) {
+MEMOPT_API memopt_precision memopt_precision_bf16(void) {
     memopt_precision p;
 
-    p.weights = p.master = p.gradients = p.reduction = p.buffers = MEMOPT_TYPE_F32;
-    p.keep_f32 = 0;
-    p.loss_scaling = 0;
-    return p;
-}
-
-MEMOPT_API memopt_precision memopt_precision_bf16(void) {
-    memopt_precision p = memopt_precision_f32();
+    memset(&p, 0, sizeof p); /* everything F32 */
     p.weights = p.gradients = MEMOPT_TYPE_BF16;
     p.keep_f32 = MEMOPT_PRECISION_NORMS | MEMOPT_PRECISION_HEAD;
     return p;
@@ -21625,11 +21538,10 @@ MEMOPT_I_HOST_DEVICE static memopt_status memopt_i_scaler_check(const memopt_sca
 
 MEMOPT_API memopt_status memopt_scaler_check(const memopt_scaler *s) { return memopt_i_scaler_check(s); }
 
+/* 1 / scale, in double and rounded to float, as GradScaler does; 0 for a scaler that is wrong. */
 MEMOPT_I_HOST_DEVICE static float memopt_i_scaler_inverse(const memopt_scaler *scaler) {
     return memopt_i_scaler_check(scaler) ? 0 : (float)(1 / (double)scaler->scale);
 }
-
-MEMOPT_API float memopt_scaler_inverse(const memopt_scaler *scaler) { return memopt_i_scaler_inverse(scaler); }
 
 static memopt_status memopt_i_scaler_pass(memopt_scaler *scaler, const memopt_gradients *list,
                                           memopt_gradient_total *total, const memopt_threads *threads, int in_place) {
@@ -21640,9 +21552,9 @@ static memopt_status memopt_i_scaler_pass(memopt_scaler *scaler, const memopt_gr
     if (memopt_i_must(&c, total != NULL, "total", "is NULL")) return c.status;
     if (scaler->unscaled)
         memopt_i_refuse(&c, MEMOPT_ERR_STATE, NULL, "they are unscaled or measured already, and not yet updated");
-    if (memopt_i_gradients_pass(&c, list, in_place ? memopt_scaler_inverse(scaler) : 1, total, threads))
+    if (memopt_i_gradients_pass(&c, list, in_place ? memopt_i_scaler_inverse(scaler) : 1, total, threads))
         return c.status;
-    if (!in_place) total->factor = (double)memopt_scaler_inverse(scaler);
+    if (!in_place) total->factor = (double)memopt_i_scaler_inverse(scaler);
     scaler->unscaled = 1;
     scaler->found_nonfinite = (uint32_t)total->overflow;
     return MEMOPT_OK;
@@ -37406,7 +37318,7 @@ MEMOPT_I_SMALL_END
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x10 /* for ranks */
 #ifndef MEMOPT_I_WIDTH /* of a group */
-/* @section shard_memory : shard_plan arena api_shard
+/* @section shard_memory : shard_plan arena optim api_shard
    The memory of a shard, from arenas or malloc, and where everything lies in it.
    Device     Without kernels, the weights that a rank steps are there twice: the masters on the host, and the device's.
               Buckets are there twice, too: the staging buckets on the host have the same places in them. With kernels
@@ -37425,15 +37337,8 @@ static unsigned char *memopt_i_shard_allocate(memopt_i_checks *c, memopt_shard *
     push.alignment = 64;
     push.zero = 1;
     push.name = name;
-    p = (unsigned char *)(arena ? memopt_arena_push_with(arena, bytes, &push) : memopt_i_alloc(&x->host, bytes, 64));
-    if (!p && arena) {
-        const memopt_error e = memopt_arena_error(arena);
-
-        c->status = e.status;
-        if (c->error) *c->error = e;
-    } else if (!p) (void)memopt_i_refuse_memory(c, bytes);
-    else if (!arena) {
-        memset(p, 0, bytes);
+    p = (unsigned char *)memopt_i_take(c, arena, &x->host, bytes, &push);
+    if (p && !arena) {
         x->taken[x->taken_count].block = p;
         x->taken[x->taken_count++].bytes = bytes;
     }
@@ -39179,7 +39084,7 @@ MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler
     total->nonfinite = (size_t)*n.nonfinite;
     total->overflow = total->nonfinite != 0;
     if (total->overflow) total->squares = (double)memopt_i_bits_float(0x7F800000u);
-    total->factor = scaler ? (double)memopt_scaler_inverse(scaler) : 1;
+    total->factor = scaler ? (double)memopt_i_scaler_inverse(scaler) : 1;
     if (scaler) {
         scaler->unscaled = 1;
         scaler->found_nonfinite = (uint32_t)total->overflow;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 enum { LAYERS = 3, BATCH = 32, STEPS = 400, LAST = 100 /* steps whose mean loss is compared */ };
+
 static const size_t width[LAYERS + 1] = { 32, 128, 128, 1 };
 
 /* ---- the engine, as it was ---- */
@@ -21,25 +22,37 @@ typedef struct network { /* of each layer: weights, their gradients, Adam's mome
     size_t count[LAYERS];
     uint32_t random;
 } network;
-typedef struct curve { double loss[STEPS], last; size_t state_bytes, object_bytes; } curve;
+
+typedef struct curve {
+    double loss[STEPS], last;
+    size_t state_bytes, object_bytes;
+} curve;
 
 /* Memory: zeroed, aligned to 64, given back all at once. */
 static unsigned char pool[1 << 20];
 static size_t pool_used;
+
 static void *take(size_t bytes) {
     const size_t start = pool_used + (64 - ((uintptr_t)pool + pool_used) % 64) % 64;
-    if (bytes > sizeof pool - start) { fprintf(stderr, "the pool is too small\n"); exit(1); }
+
+    if (bytes > sizeof pool - start) {
+        fprintf(stderr, "the pool is too small\n");
+        exit(1);
+    }
     pool_used = start + bytes;
     return memset(pool + start, 0, bytes);
 }
+
 static float *take_floats(size_t count) { return (float *)take(count * sizeof(float)); }
 
 static float noise(uint32_t *state) { /* in [-1, 1) */
     *state = *state * 1664525u + 1013904223u;
     return (float)(*state >> 8) / 8388608.0f - 1.0f;
 }
+
 static void network_open(network *net) {
     size_t l, i;
+
     memset(net, 0, sizeof *net);
     pool_used = 0;
     net->random = 1;
@@ -50,15 +63,19 @@ static void network_open(network *net) {
         for (i = 0; i < net->count[l]; ++i) net->weights[l][i] = noise(&net->random) * (l ? 0.12f : 0.24f);
     }
 }
+
 static void forward(float *out, const float *in, const float *w, size_t n_in, size_t n_out, int relu) {
     size_t row, i, o;
+
     for (row = 0; row < BATCH; ++row, in += n_in, out += n_out) {
         for (o = 0; o < n_out; ++o) out[o] = w[n_in * n_out + o];
         for (i = 0; i < n_in; ++i)
             for (o = 0; o < n_out; ++o) out[o] += in[i] * w[i * n_out + o];
-        for (o = 0; relu && o < n_out; ++o) if (out[o] < 0) out[o] = 0;
+        for (o = 0; relu && o < n_out; ++o)
+            if (out[o] < 0) out[o] = 0;
     }
 }
+
 static void backward(float *d_in, float *d_w, const float *d_out, const float *in, const float *w, size_t n_in,
                      size_t n_out) {
     size_t row, i, o;
@@ -66,6 +83,7 @@ static void backward(float *d_in, float *d_w, const float *d_out, const float *i
     for (row = 0; row < BATCH; ++row, in += n_in, d_in += n_in, d_out += n_out) {
         for (i = 0; i < n_in; ++i) {
             float sum = 0;
+
             for (o = 0; o < n_out; ++o) {
                 sum += d_out[o] * w[i * n_out + o];
                 d_w[i * n_out + o] += d_out[o] * in[i];
@@ -75,10 +93,13 @@ static void backward(float *d_in, float *d_w, const float *d_out, const float *i
         for (o = 0; o < n_out; ++o) d_w[n_in * n_out + o] += d_out[o];
     }
 }
+
 /* A new batch, forward, backward; returns the loss. To learn: a product and a maximum of inputs, under noise. */
 static double network_gradients(network *net) {
     static float output[LAYERS + 1][BATCH * 128], d[2][BATCH * 128];
-    double loss = 0; size_t l, i, row;
+    double loss = 0;
+    size_t l, i, row;
+
     for (i = 0; i < BATCH * width[0]; ++i) output[0][i] = noise(&net->random);
     for (l = 0; l < LAYERS; ++l)
         forward(output[l + 1], output[l], net->weights[l], width[l], width[l + 1], l + 1 < LAYERS);
@@ -86,6 +107,7 @@ static double network_gradients(network *net) {
         const float *x = output[0] + row * width[0];
         const float target = 2 * x[0] * x[1] + (x[2] > x[3] ? x[2] : x[3]) + 0.5f * noise(&net->random);
         const float error = output[LAYERS][row] - target;
+
         loss += (double)error * (double)error / BATCH;
         d[LAYERS % 2][row] = 2 * error / BATCH;
     }
@@ -99,20 +121,28 @@ static void adam_step(network *net, int t) {
     const float rate = 1e-3f, b1 = 0.9f, b2 = 0.999f, eps = 1e-8f, decay = 1e-2f;
     const float c1 = 1 - powf(b1, (float)t), c2 = 1 - powf(b2, (float)t);
     size_t l, i;
+
     for (l = 0; l < LAYERS; ++l)
         for (i = 0; i < net->count[l]; ++i) {
             const float g = net->gradients[l][i];
             float *w = &net->weights[l][i], *m = &net->m[l][i], *v = &net->v[l][i];
+
             *m = b1 * *m + (1 - b1) * g;
             *v = b2 * *v + (1 - b2) * g * g;
             *w -= rate * (decay * *w + *m / c1 / (sqrtf(*v / c2) + eps));
         }
 }
+
 static void train_before(curve *c) {
-    network net; size_t l, used; int t;
+    network net;
+    size_t l, used;
+    int t;
     network_open(&net);
     used = pool_used;
-    for (l = 0; l < LAYERS; ++l) { net.m[l] = take_floats(net.count[l]); net.v[l] = take_floats(net.count[l]); }
+    for (l = 0; l < LAYERS; ++l) {
+        net.m[l] = take_floats(net.count[l]);
+        net.v[l] = take_floats(net.count[l]);
+    }
     c->state_bytes = pool_used - used;
     for (t = 0; t < STEPS; ++t) {
         c->loss[t] = network_gradients(&net);
@@ -125,7 +155,12 @@ static const char *why(memopt_error error) {
     static char text[256];
     return memopt_error_text(&error, text, sizeof text, NULL) ? "no reason" : text;
 }
-static int fail(const char *reason) { fprintf(stderr, "%s\n", reason); return 0; }
+
+static int fail(const char *reason) {
+    fprintf(stderr, "%s\n", reason);
+    return 0;
+}
+
 /* README: adam8 */
 static memopt_optim *open_adam8(memopt_optim_tensor *tensors, const network *net) {
     memopt_optim_desc desc = { 0 };
@@ -145,13 +180,20 @@ static memopt_optim *open_adam8(memopt_optim_tensor *tensors, const network *net
     desc.tensor_count = LAYERS;
     desc.error = &refused;
     desc.threads = memopt_threads_openmp(0, &cores) ? NULL : &cores; /* all cores with -fopenmp; else one */
-    if (memopt_optim_open(&desc, NULL, &optim)) fail(why(refused)); /* from malloc, or from your arena */
+    if (memopt_optim_open(&desc, NULL, &optim)) fail(why(refused));  /* from malloc, or from your arena */
     return optim;
 }
+
 /* README: end */
 static int train_after(curve *c) {
-    memopt_optim_tensor tensors[LAYERS] = { { 0 } }; memopt_optim *optim; memopt_optim_run run = { 0 };
-    memopt_optim_view state; network net; size_t l; int t;
+    memopt_optim_tensor tensors[LAYERS] = { { 0 } };
+    memopt_optim *optim;
+    memopt_optim_run run = { 0 };
+    memopt_optim_view state;
+
+    network net;
+    size_t l;
+    int t;
     const memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW); /* the constants of adam_step() */
     network_open(&net);
     optim = open_adam8(tensors, &net);
@@ -161,7 +203,8 @@ static int train_after(curve *c) {
         if (!memopt_optim_state_view(optim, l, &state))
             c->state_bytes += (size_t)state.moments * (state.held * (size_t)state.bits / 8 + state.blocks * 4);
     /* README: adam8 step */
-    run.groups = &group; run.group_count = 1;
+    run.groups = &group;
+    run.group_count = 1;
     for (t = 0; t < STEPS; ++t) {
         c->loss[t] = network_gradients(&net);
         run.step = (uint64_t)t + 1;
@@ -173,13 +216,18 @@ static int train_after(curve *c) {
 }
 
 int main(void) {
-    static curve before, after; double distance; int t;
+    static curve before, after;
+    double distance;
+    int t;
     train_before(&before);
     if (!train_after(&after)) return 1;
     printf("step    loss, 32-bit Adam    loss, 8-bit Adam\n");
     for (t = 0; t < STEPS; ++t) {
         if (t % 50 == 0 || t == STEPS - 1) printf("%4d %20.4f %19.4f\n", t + 1, before.loss[t], after.loss[t]);
-        if (t >= STEPS - LAST) { before.last += before.loss[t] / LAST; after.last += after.loss[t] / LAST; }
+        if (t >= STEPS - LAST) {
+            before.last += before.loss[t] / LAST;
+            after.last += after.loss[t] / LAST;
+        }
     }
     distance = fabs(after.last / before.last - 1);
     printf("\nmean loss of the last %d steps: %.4f and %.4f, %.2f %% apart\n", LAST, before.last, after.last,

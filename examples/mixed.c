@@ -16,16 +16,21 @@ static float noise(uint32_t *state) { /* in [-1, 1) */
     *state = *state * 1664525u + 1013904223u;
     return (float)(*state >> 8) / 8388608.0f - 1.0f;
 }
+
 /* Forward and backward of a linear layer whose target is another one: gradients in fp16, of the loss summed over tokens
    and multiplied by the scale. Returns the loss without it. */
 static double micro_batch(uint16_t *gradients, const float *weights, const float *target, size_t tokens, float scale,
                           uint32_t *state) {
-    static float sum[WEIGHTS]; float input[INPUTS]; double loss = 0; size_t i, o, token;
+    static float sum[WEIGHTS];
+    float input[INPUTS];
+    double loss = 0;
+    size_t i, o, token;
     memset(sum, 0, sizeof sum);
     for (token = 0; token < tokens; ++token) {
         for (i = 0; i < INPUTS; ++i) input[i] = noise(state);
         for (o = 0; o < OUTPUTS; ++o) {
             float error = 0.1f * noise(state);
+
             for (i = 0; i < INPUTS; ++i) error += input[i] * (weights[i * OUTPUTS + o] - target[i * OUTPUTS + o]);
             loss += 0.5 * (double)error * (double)error;
             for (i = 0; i < INPUTS; ++i) sum[i * OUTPUTS + o] += error * scale * input[i];
@@ -34,43 +39,77 @@ static double micro_batch(uint16_t *gradients, const float *weights, const float
     for (i = 0; i < WEIGHTS; ++i) gradients[i] = memopt_to_f16(sum[i]);
     return loss;
 }
+
 static const char *why(memopt_error error) {
     static char text[256];
     return memopt_error_text(&error, text, sizeof text, NULL) ? "no reason" : text;
 }
-static int fail(const char *reason) { fprintf(stderr, "%s\n", reason); return 1; }
+
+static int fail(const char *reason) {
+    fprintf(stderr, "%s\n", reason);
+    return 1;
+}
+
 static void *aligned(unsigned char *block) { return block + (64 - (uintptr_t)block % 64) % 64; }
 
 int main(void) {
     static const uint64_t tokens[MICRO_BATCHES] = { 20, 7, 13 };
-    static float weights[WEIGHTS], target[WEIGHTS], sums_memory[WEIGHTS]; static uint16_t gradients_memory[WEIGHTS];
+    static float weights[WEIGHTS], target[WEIGHTS], sums_memory[WEIGHTS];
+    static uint16_t gradients_memory[WEIGHTS];
     static unsigned char scratch[256], object[1 << 15];
-    memopt_gradient sum = { 0 }, gradient = { 0 }; memopt_gradients sums = { 0 }, gradients = { 0 };
-    memopt_gradient_total total = { 0 }; memopt_scaler scaler;
-    memopt_optim_tensor tensor = { 0 }; memopt_optim_desc desc = { 0 }; memopt_optim *optim = NULL;
-    memopt_precision policy = memopt_precision_f16(); const char *reason = NULL;
-    memopt_optim_run run = { 0 }; memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
-    const double max_norm = 1.0; double mean, clip, loss = 0, first = 0; uint32_t random = 1;
-    size_t i; int step, skipped = 0;
+    memopt_gradient sum = { 0 }, gradient = { 0 };
+    memopt_gradients sums = { 0 }, gradients = { 0 };
+    memopt_gradient_total total = { 0 };
+    memopt_scaler scaler;
+    memopt_optim_tensor tensor = { 0 };
+    memopt_optim_desc desc = { 0 };
+    memopt_optim *optim = NULL;
+    memopt_precision policy = memopt_precision_f16();
+    const char *reason = NULL;
+    memopt_optim_run run = { 0 };
+    memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
+    const double max_norm = 1.0;
+    double mean, clip, loss = 0, first = 0;
+    uint32_t random = 1;
+    size_t i;
+    int step, skipped = 0;
 
     policy.weights = policy.master; /* forward and backward read the fp32 weights themselves */
     if (memopt_precision_check(&policy, &reason)) return fail(reason);
     for (i = 0; i < WEIGHTS; ++i) target[i] = 3 * noise(&random);
-    sum.values = sums_memory; sum.count = WEIGHTS; sum.type = policy.reduction;
-    gradient.values = gradients_memory; gradient.count = WEIGHTS; gradient.type = policy.gradients;
-    sums.tensors = &sum; sums.count = 1; sums.scratch = aligned(scratch); sums.scratch_bytes = sizeof scratch - 64;
-    gradients.tensors = &gradient; gradients.count = 1;
-    tensor.weights = weights; tensor.gradients = sums_memory; tensor.count = WEIGHTS;
-    desc.kind = MEMOPT_OPTIM_ADAMW; desc.tensors = &tensor; desc.tensor_count = 1; desc.place_states = 1;
-    if (memopt_optim_create(&desc, aligned(object), sizeof object - 64, &optim) || memopt_scaler_default(&scaler)) return 1;
+    sum.values = sums_memory;
+    sum.count = WEIGHTS;
+    sum.type = policy.reduction;
+    gradient.values = gradients_memory;
+    gradient.count = WEIGHTS;
+    gradient.type = policy.gradients;
+    sums.tensors = &sum;
+    sums.count = 1;
+    sums.scratch = aligned(scratch);
+    sums.scratch_bytes = sizeof scratch - 64;
+    gradients.tensors = &gradient;
+    gradients.count = 1;
+    tensor.weights = weights;
+    tensor.gradients = sums_memory;
+    tensor.count = WEIGHTS;
+    desc.kind = MEMOPT_OPTIM_ADAMW;
+    desc.tensors = &tensor;
+    desc.tensor_count = 1;
+    desc.place_states = 1;
+    if (memopt_optim_create(&desc, aligned(object), sizeof object - 64, &optim) || memopt_scaler_default(&scaler))
+        return 1;
     scaler.growth_interval = 100;
     group.rate = 0.05;
-    run.groups = &group; run.group_count = 1; run.step = 1;
+    run.groups = &group;
+    run.group_count = 1;
+    run.step = 1;
 
     for (step = 0; step < STEPS; ++step) {
         memopt_accumulation accumulation = { 0 };
+
         for (i = 0, loss = 0; i < MICRO_BATCHES; ++i) {
             memopt_micro_batch batch = { 0 };
+
             batch.tokens = tokens[i];
             loss += micro_batch(gradients_memory, weights, target, (size_t)tokens[i], scaler.scale, &random);
             if (memopt_gradients_accumulate(&sums, &gradients, &batch, &accumulation, NULL)) return 1;
@@ -79,7 +118,8 @@ int main(void) {
         if (memopt_scaler_measure(&scaler, &sums, &total, NULL)) return 1;
         if (!total.overflow) { /* several ranks: of any of them */
             if (memopt_accumulation_mean(&accumulation, &mean)
-                || memopt_clip_norm(sqrt(total.squares) * total.factor * mean, max_norm, &clip)) return 1;
+                || memopt_clip_norm(sqrt(total.squares) * total.factor * mean, max_norm, &clip))
+                return 1;
             run.gradient_factor = total.factor * mean * clip; /* unscaled, averaged, clipped: in the step's own pass */
             if (memopt_optim_step(optim, &run)) return fail(why(memopt_optim_error(optim)));
             ++run.step;

@@ -15,10 +15,18 @@
 #include <string.h>
 
 enum { GROUPS = 6, BLOCKS = 8, ALL = GROUPS * BLOCKS, COUNT = 2048, STEPS = 20 };
+
 enum { BYTES = COUNT * sizeof(float) };
 
-typedef struct block { float weights[COUNT], gradients[COUNT]; } block;
-typedef struct network { block blocks[ALL]; double loss[STEPS]; size_t peak; } network;
+typedef struct block {
+    float weights[COUNT], gradients[COUNT];
+} block;
+
+typedef struct network {
+    block blocks[ALL];
+    double loss[STEPS];
+    size_t peak;
+} network;
 
 /* ---- the engine: a block is y = x + tanh(x * w), and its backward needs what tanh() was ---- */
 static memopt_status block_run(const memopt_tape_call *call) {
@@ -135,8 +143,9 @@ int main(void) {
     if (memopt_tape_report(groups, report, sizeof report, NULL)) return 1;
     same = !memcmp(flat.blocks, nested.blocks, sizeof flat.blocks) && !memcmp(flat.loss, nested.loss, sizeof flat.loss);
     printf("loss %.6f to %.6f\n", flat.loss[0], flat.loss[STEPS - 1]);
-    printf("bytes of a pass: %lu with one tape over %d blocks, %lu with a tape of %d in a tape of %d; %lu to keep all\n",
-           (unsigned long)flat.peak, ALL, (unsigned long)nested.peak, BLOCKS, GROUPS, (unsigned long)(2 * ALL * BYTES));
+    printf(
+        "bytes of a pass: %lu with one tape over %d blocks, %lu with a tape of %d in a tape of %d; %lu to keep all\n",
+        (unsigned long)flat.peak, ALL, (unsigned long)nested.peak, BLOCKS, GROUPS, (unsigned long)(2 * ALL * BYTES));
     printf("\n%s\n%s\n", report, same ? "all losses and weights equal" : "something differs");
     memopt_tape_destroy(groups);
     for (i = 0; i < GROUPS; ++i) memopt_tape_destroy(inner[i]);

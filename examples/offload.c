@@ -12,8 +12,8 @@
 enum { LAYERS = 32, WIDTH = 128, WEIGHTS = WIDTH * WIDTH, ROWS = 4, STEPS = 8 };
 
 typedef struct result {
-    double             loss[STEPS];
-    uint32_t           hash; /* of weights and states */
+    double loss[STEPS];
+    uint32_t hash; /* of weights and states */
     memopt_shard_bytes bytes;
 } result;
 
@@ -21,19 +21,23 @@ static float noise(uint32_t *state) { /* in [-1, 1) */
     *state = *state * 1664525u + 1013904223u;
     return (float)(*state >> 8) / 8388608.0f - 1.0f;
 }
+
 static void layer(float *to, const float *from, const float *w) { /* a small step away from its input */
     for (size_t r = 0; r < ROWS; ++r)
         for (size_t o = 0; o < WIDTH; ++o) {
             float sum = from[r * WIDTH + o];
+
             for (size_t i = 0; i < WIDTH; ++i) sum += from[r * WIDTH + i] * w[i * WIDTH + o];
             to[r * WIDTH + o] = sum;
         }
 }
+
 static void layer_backward(float *d_from, float *d_w, const float *d_to, const float *from, const float *w) {
     memset(d_w, 0, WEIGHTS * sizeof *d_w);
     for (size_t r = 0; r < ROWS; ++r)
         for (size_t i = 0; i < WIDTH; ++i) {
             float sum = d_to[r * WIDTH + i];
+
             for (size_t o = 0; o < WIDTH; ++o) {
                 sum += d_to[r * WIDTH + o] * w[i * WIDTH + o];
                 d_w[i * WIDTH + o] += from[r * WIDTH + i] * d_to[r * WIDTH + o];
@@ -60,8 +64,9 @@ static memopt_status pass(memopt_shard *shard, size_t step, double *loss) {
     }
     for (size_t g = LAYERS; !s && g-- > 0;) {
         s = memopt_shard_backward(shard, g);
-        if (!s) layer_backward(d[g % 2], (float *)memopt_shard_gradients(shard, g), d[(g + 1) % 2], x[g],
-                               (const float *)memopt_shard_weights(shard, g));
+        if (!s)
+            layer_backward(d[g % 2], (float *)memopt_shard_gradients(shard, g), d[(g + 1) % 2], x[g],
+                           (const float *)memopt_shard_weights(shard, g));
         if (!s) s = memopt_shard_reduce(shard, g);
     }
     return s;
@@ -74,16 +79,19 @@ static memopt_status open_tier(memopt_shard_desc *desc, memopt_shard_bytes *byte
 
     desc->stage = 3; /* two layers are in memory at a time */
     desc->slow = MEMOPT_SHARD_SLOW_WEIGHTS | MEMOPT_SHARD_SLOW_STATES;
-    desc->steps_inside = 1; /* in backward: gradients of one layer at a time */
+    desc->steps_inside = 1;             /* in backward: gradients of one layer at a time */
     s = memopt_shard_plan(desc, bytes); /* memory, file, bytes read and written a step */
     if (!s && bytes->slow_tiles > most) s = MEMOPT_ERR_BUFFER;
     if (!s) s = memopt_shard_tiles(desc, tiles);
-    tier.tiles = bytes->slow_tiles; tier.each_bytes = tiles;
-    tier.transfers = bytes->slow_transfers; tier.aligned = 1; /* nothing is copied */
+    tier.tiles = bytes->slow_tiles;
+    tier.each_bytes = tiles;
+    tier.transfers = bytes->slow_transfers;
+    tier.aligned = 1;            /* nothing is copied */
     tier.path = "offload.tiles"; /* NULL: other memory of the host */
     tier.error = desc->error;
     return s ? s : memopt_store_create(&tier, &desc->store); /* a full disk is known here */
 }
+
 /* README: end */
 
 /* Weights are written at first; they and their states are read at the end. */
@@ -117,7 +125,9 @@ static memopt_status train(memopt_shard_desc *desc, result *out) {
     memopt_status s = memopt_shard_open(desc, NULL, &shard);
 
     if (!s) s = all_weights(shard, 1, NULL);
-    run.groups = &rates; run.group_count = 1; run.fused = 1;
+    run.groups = &rates;
+    run.group_count = 1;
+    run.fused = 1;
     for (size_t step = 0; !s && step < STEPS; ++step) {
         size_t unit;
 
@@ -138,6 +148,7 @@ static memopt_status train(memopt_shard_desc *desc, result *out) {
 
 int main(void) {
     static memopt_shard_tensor tensors[LAYERS];
+
     static result memory, file;
     size_t tiles[4 * LAYERS];
     memopt_shard_desc desc = { 0 };
@@ -145,12 +156,16 @@ int main(void) {
     char text[256];
     int same;
 
-    for (size_t g = 0; g < LAYERS; ++g) { tensors[g].count = WEIGHTS; tensors[g].group = g; }
-    desc.tensors = tensors; desc.tensor_count = LAYERS;
+    for (size_t g = 0; g < LAYERS; ++g) {
+        tensors[g].count = WEIGHTS;
+        tensors[g].group = g;
+    }
+    desc.tensors = tensors;
+    desc.tensor_count = LAYERS;
     desc.optim.state = MEMOPT_STATE_8BIT;
     desc.error = &why;
-    if (memopt_shard_plan(&desc, &memory.bytes) || train(&desc, &memory) || open_tier(&desc, &file.bytes, tiles, 4 * LAYERS)
-        || train(&desc, &file)) {
+    if (memopt_shard_plan(&desc, &memory.bytes) || train(&desc, &memory)
+        || open_tier(&desc, &file.bytes, tiles, 4 * LAYERS) || train(&desc, &file)) {
         fprintf(stderr, "%s\n", memopt_error_text(&why, text, sizeof text, NULL) ? "no reason" : text);
         return 1;
     }

@@ -18,7 +18,7 @@ enum { COUNT = 20000, STEPS = 60, EVERY = 20, STOP = 50 };
 typedef struct network {
     float weights[COUNT], gradients[COUNT];
     uint64_t step, passes; /* of the run; of this process */
-    uint32_t random; /* the engine's generator: without it the resumed run would see other data */
+    uint32_t random;       /* the engine's generator: without it the resumed run would see other data */
     memopt_optim_tensor tensor;
     memopt_optim *optim;
     memopt_save_item model;
@@ -27,6 +27,7 @@ typedef struct network {
 static const uint64_t shape[2] = { 200, 100 };
 
 static char text[256];
+
 static const char *told(const memopt_error *error) {
     return memopt_error_text(error, text, sizeof text, NULL) ? "no reason" : text;
 }
@@ -45,11 +46,18 @@ static memopt_status network_open(network *net) {
 
     memset(net, 0, sizeof *net);
     net->random = 1;
-    net->tensor.weights = net->weights; net->tensor.gradients = net->gradients; net->tensor.count = COUNT;
-    net->model.name = "layer.weight"; net->model.type = MEMOPT_TENSOR_F32; net->model.count = net->model.held = COUNT;
-    net->model.data = net->weights; net->model.shape = shape; net->model.dimensions = 2;
+    net->tensor.weights = net->weights;
+    net->tensor.gradients = net->gradients;
+    net->tensor.count = COUNT;
+    net->model.name = "layer.weight";
+    net->model.type = MEMOPT_TENSOR_F32;
+    net->model.count = net->model.held = COUNT;
+    net->model.data = net->weights;
+    net->model.shape = shape;
+    net->model.dimensions = 2;
     desc.state = MEMOPT_STATE_8BIT;
-    desc.tensors = &net->tensor; desc.tensor_count = 1;
+    desc.tensors = &net->tensor;
+    desc.tensor_count = 1;
     return memopt_optim_open(&desc, NULL, &net->optim);
 }
 
@@ -58,15 +66,19 @@ static void describe(network *net, memopt_save_item *own, memopt_save_desc *save
     static const char *const names[1] = { "layer" };
 
     memset(own, 0, sizeof *own);
-    own->name = "random"; own->type = MEMOPT_TENSOR_U32; own->count = own->held = 1; own->data = &net->random;
+    own->name = "random";
+    own->type = MEMOPT_TENSOR_U32;
+    own->count = own->held = 1;
+    own->data = &net->random;
     save->items = own;
     save->item_count = 1;
     save->optim = net->optim; /* weights and states */
     save->names = names;
-    save->beside = 1; /* the next step need not wait for the disk */
+    save->beside = 1;          /* the next step need not wait for the disk */
     save->model = &net->model; /* for others: model.safetensors */
     save->model_count = 1;
 }
+
 /* README: end */
 
 static memopt_status train(network *net, memopt_save_desc *save, uint64_t until) {
@@ -79,16 +91,18 @@ static memopt_status train(network *net, memopt_save_desc *save, uint64_t until)
 
     if (s) return s;
     describe(net, &own, save);
-    run.groups = &group; run.group_count = 1;
+    run.groups = &group;
+    run.group_count = 1;
     /* README: save */
-    s = memopt_save_lock_open(save, &save->lock); /* ERR_STATE: another run saves there */
+    s = memopt_save_lock_open(save, &save->lock);              /* ERR_STATE: another run saves there */
     if (!s) s = memopt_save_resume(save, &net->step, &newest); /* nothing saved yet: OK */
     if (!s && newest.status) printf("refused: %s\n", told(&newest));
     while (!s && net->step < until) {
         gradients(net);
         run.step = save->step = ++net->step;
         s = memopt_optim_step(net->optim, &run);
-        if (net->step % EVERY == 0 || memopt_save_ready(saving)) { /* else the disk is busy, and the next step goes on */
+        if (net->step % EVERY == 0
+            || memopt_save_ready(saving)) { /* else the disk is busy, and the next step goes on */
             written = memopt_save_wait(saving);
             saving = NULL;
             if (!s) s = written;
@@ -124,12 +138,19 @@ static int damage(const char *path) {
 
     if (!file) return 1;
     byte = fseek(file, 30000, SEEK_SET) ? EOF : fgetc(file);
-    if (byte == EOF || fseek(file, 30000, SEEK_SET) || fputc(byte ^ 1, file) == EOF) { fclose(file); return 1; }
+    if (byte == EOF || fseek(file, 30000, SEEK_SET) || fputc(byte ^ 1, file) == EOF) {
+        fclose(file);
+        return 1;
+    }
     return fclose(file);
 }
 
 /* Directories of an earlier run of this example: all that is in them. */
-typedef struct folder { const memopt_host *host; const char *path; } folder;
+typedef struct folder {
+    const memopt_host *host;
+    const char *path;
+} folder;
+
 static memopt_status clear(void *user, const char *name) {
     const folder *in = (const folder *)user;
     const memopt_files *files = &in->host->files;
@@ -137,7 +158,8 @@ static memopt_status clear(void *user, const char *name) {
     folder inside;
 
     snprintf(path, sizeof path, "%s/%s", in->path, name);
-    inside.host = in->host; inside.path = path;
+    inside.host = in->host;
+    inside.path = path;
     (void)files->list_dir_fn(files->user, path, clear, &inside); /* a file has no list */
     return files->remove_fn(files->user, path);
 }
@@ -153,18 +175,30 @@ int main(int argc, char **argv) {
     int same;
 
     (void)memopt_host_resolve(NULL, &host);
-    here.host = &host; here.path = ".";
-    (void)clear(&here, "save-whole"); (void)clear(&here, "save-run");
+    here.host = &host;
+    here.path = ".";
+    (void)clear(&here, "save-whole");
+    (void)clear(&here, "save-run");
     save.error = &why;
     save.path = "save-whole";
-    if (train(&whole, &save, STEPS)) { fprintf(stderr, "%s\n", told(&why)); return 1; }
+    if (train(&whole, &save, STEPS)) {
+        fprintf(stderr, "%s\n", told(&why));
+        return 1;
+    }
     save.path = "save-run"; /* a directory; made where it is missing */
     if (train(&stopped, &save, STOP) || train(&resumed, &save, STEPS) || look(&save, "save-whole", &content[0])
         || look(&save, "save-run", &content[1]) || damage("save-run/gen-3-step-60/rank-0-of-1.safetensors")
-        || train(&again, &save, STEPS)) { fprintf(stderr, "%s\n", told(&why)); return 1; }
+        || train(&again, &save, STEPS)) {
+        fprintf(stderr, "%s\n", told(&why));
+        return 1;
+    }
     same = content[0] == content[1] && !memcmp(whole.weights, resumed.weights, sizeof whole.weights)
         && !memcmp(whole.weights, again.weights, sizeof whole.weights);
-    printf("weights after %d steps: %s\n", STEPS, same ? "the same bits as those of the run that was not stopped" : "OTHERS");
-    if (!keeps) { (void)clear(&here, "save-whole"); (void)clear(&here, "save-run"); }
+    printf("weights after %d steps: %s\n", STEPS,
+           same ? "the same bits as those of the run that was not stopped" : "OTHERS");
+    if (!keeps) {
+        (void)clear(&here, "save-whole");
+        (void)clear(&here, "save-run");
+    }
     return !same;
 }

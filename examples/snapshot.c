@@ -11,16 +11,24 @@
 
 /* README: snapshot */
 static int write_export(const memopt_ledger *ledger, memopt_export_format format, const char *path) {
-    size_t length; char *text; FILE *file; int ok;
+    size_t length;
+    char *text;
+    FILE *file;
+    int ok;
+
     (void)memopt_ledger_export(ledger, format, NULL, 0, &length); /* asks for the size */
     text = (char *)malloc(length + 1);
-    if (!text || memopt_ledger_export(ledger, format, text, length + 1, NULL)) { free(text); return 0; }
+    if (!text || memopt_ledger_export(ledger, format, text, length + 1, NULL)) {
+        free(text);
+        return 0;
+    }
     file = fopen(path, "wb");
     ok = file && fwrite(text, 1, length, file) == length;
     if (file && fclose(file)) ok = 0;
     free(text);
     return ok;
 }
+
 /* README: end */
 
 /* Twenty steps of twelve layers: activations at the low end, scratch at the top end, gone before the next layer. */

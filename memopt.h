@@ -21774,7 +21774,7 @@ static int memopt_i_segment_equal(const memopt_segment *a, const memopt_segment 
         && memopt_i_double_bits(a->backward_cost) == memopt_i_double_bits(b->backward_cost);
 }
 
-/* That there are as many segments and skips as a chain can have, and arrays of them. */
+/* The counts are within what a chain can have, and the arrays are there. */
 static memopt_status memopt_i_chain_arrays(const memopt_chain *c, memopt_error *error) {
     if (!c->count)
         return memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "no segments", "count", 0, "at least", 1);
@@ -21913,7 +21913,7 @@ typedef struct memopt_i_simulation {
     size_t             copies;  /* values in the offload store */
     size_t             left;    /* segments whose backward is still to come */
     double             now, waited, free_at; /* the computing's clock, what of it was waiting, when the transfers end */
-    const char        *reason;  /* why the last action cannot be */
+    const char        *reason;  /* why the last action is impossible */
 } memopt_i_simulation;
 
 static void memopt_i_simulation_born(memopt_i_simulation *w, memopt_i_buffer_kind kind, size_t index, size_t bytes) {
@@ -21967,7 +21967,7 @@ static int memopt_i_simulation_bytes(const memopt_chain *chain, size_t *bytes) {
         || memopt_i_add(*bytes, (chain->count + 1) * (sizeof(double) + sizeof(uint32_t) + 2), bytes);
 }
 
-/* Begin: the input and the last gradient are there, and stay to the end. buffer_fn is set by who wants to be told. */
+/* Begin: the input and the last gradient are there, and stay to the end. The caller may set buffer_fn. */
 static void memopt_i_simulation_begin(memopt_i_simulation *w, const memopt_chain *chain,
                                       const memopt_offload *offload, void *block) {
     const size_t n = chain->count;
@@ -22007,6 +22007,8 @@ static void memopt_i_simulation_close(memopt_i_simulation *w) {
     memopt_i_free(&w->host, w->ready, w->bytes, MEMOPT_I_HOST_ALIGN);
     w->ready = NULL;
 }
+
+MEMOPT_I_SMALL_BEGIN
 
 static memopt_status memopt_i_simulation_refuse(memopt_i_simulation *w, const char *reason) {
     w->reason = reason;
@@ -22181,7 +22183,7 @@ static memopt_status memopt_i_simulation_remove(memopt_i_simulation *w, size_t v
     return MEMOPT_OK;
 }
 
-/* One action; ERR_STATE when it cannot be, and then the simulation is where it was. */
+/* One action; ERR_STATE when it is impossible, and then the simulation is where it was. */
 static memopt_status memopt_i_simulation_step(memopt_i_simulation *w, memopt_action action) {
     const size_t i = action.index;
     const int of_segment = action.op <= MEMOPT_ACTION_BACKWARD;
@@ -22211,6 +22213,8 @@ static int memopt_i_simulation_ended(const memopt_i_simulation *w) {
     return 1;
 }
 
+MEMOPT_I_SMALL_END
+
 /* In a fixed order, so that equal work is equal cost to the bit. */
 static double memopt_i_chain_cost(const memopt_chain *c, const uint32_t *runs, double waited, double *extra) {
     double cost = 0;
@@ -22224,8 +22228,6 @@ static double memopt_i_chain_cost(const memopt_chain *c, const uint32_t *runs, d
     return cost + *extra;
 }
 
-MEMOPT_I_SMALL_BEGIN
-
 /* What a list of actions has left undone: of values, only the input's copy can be left. */
 static memopt_status memopt_i_simulation_refuse_unended(const memopt_i_simulation *w, memopt_error *error) {
     if (w->left)
@@ -22233,8 +22235,6 @@ static memopt_status memopt_i_simulation_refuse_unended(const memopt_i_simulatio
     return memopt_i_fail_at(error, MEMOPT_ERR_STATE, w->values[0] & MEMOPT_I_VALUE_MOVING
         ? "its last transfer was not waited for" : "its copy is not forgotten at the end", "value", 0);
 }
-
-MEMOPT_I_SMALL_END
 
 static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_offload *offload,
                                        const memopt_action *actions,
@@ -22264,33 +22264,12 @@ static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_o
     return s;
 }
 
-MEMOPT_I_SMALL_BEGIN
-
-MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_offload *offload,
-                                                  const memopt_action *actions, size_t count, const memopt_host *host,
-                                                  memopt_schedule_result *result) {
-    memopt_schedule_result r;
-    memopt_status s;
-
-    if (!chain) return MEMOPT_ERR_ARGUMENT;
-    s = memopt_i_chain_check(chain, chain->error);
-    if (!s) s = memopt_i_action_list_check(chain->error, "actions is NULL, and count is not 0", actions, count);
-    if (!s && offload) s = memopt_i_offload_check(offload, chain->error);
-    if (s) return s;
-    s = memopt_i_simulate(chain, offload, actions, count, host, &r, chain->error);
-    if (result && !s) *result = r;
-    if (result && s == MEMOPT_ERR_STATE) result->at = r.at;
-    return s;
-}
-
-MEMOPT_I_SMALL_END
-
 /* ---- lists of actions ---- */
 
 typedef struct memopt_i_action_list { /* actions beyond the capacity are counted, not stored */
     memopt_action *actions;
     size_t capacity, count;
-    memopt_i_simulation *simulation; /* goes along; NULL = nobody */
+    memopt_i_simulation *simulation; /* takes each action; NULL = none */
     memopt_status status;    /* of the simulation */
 } memopt_i_action_list;
 
@@ -22322,6 +22301,23 @@ static void memopt_i_action_list_reverse(memopt_i_action_list *l, size_t first, 
 }
 
 MEMOPT_I_SMALL_BEGIN
+
+MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_offload *offload,
+                                                  const memopt_action *actions, size_t count, const memopt_host *host,
+                                                  memopt_schedule_result *result) {
+    memopt_schedule_result r;
+    memopt_status s;
+
+    if (!chain) return MEMOPT_ERR_ARGUMENT;
+    s = memopt_i_chain_check(chain, chain->error);
+    if (!s) s = memopt_i_action_list_check(chain->error, "actions is NULL, and count is not 0", actions, count);
+    if (!s && offload) s = memopt_i_offload_check(offload, chain->error);
+    if (s) return s;
+    s = memopt_i_simulate(chain, offload, actions, count, host, &r, chain->error);
+    if (result && !s) *result = r;
+    if (result && s == MEMOPT_ERR_STATE) result->at = r.at;
+    return s;
+}
 
 static size_t memopt_i_square_root(size_t n) { /* rounded up; n is small */
     size_t k = 1;
@@ -22579,6 +22575,15 @@ static uint32_t memopt_i_stage_grad(const memopt_schedule *p, size_t v) {
     return v < p->count ? memopt_i_solver_units(p, memopt_i_chain_grad(&p->chain, v)) : 0;
 }
 
+/* Parts of both kinds. */
+static size_t memopt_i_schedule_cells(const memopt_schedule *p) { return p->cells + p->saved; }
+
+static size_t memopt_i_schedule_rights(const memopt_schedule *p) { /* right parts of a column: of both kinds */
+    return p->count + (p->saves == 2 ? p->sweep : 0);
+}
+
+MEMOPT_I_SMALL_BEGIN
+
 static memopt_i_stage memopt_i_stage_of(const memopt_schedule *p, size_t i) { /* sizes only */
     const memopt_chain *c = &p->chain;
     memopt_i_stage stage;
@@ -22599,8 +22604,6 @@ static memopt_i_stage memopt_i_stage_of(const memopt_schedule *p, size_t i) { /*
     }
     return stage;
 }
-
-MEMOPT_I_SMALL_BEGIN
 
 /* Memory between these two is of interest: from that of small segments alone to that of keeping everything, or to what
    a budget of `budget` bytes leaves. */
@@ -22669,13 +22672,6 @@ static uint32_t memopt_i_schedule_resolution(uint32_t low, uint32_t high, size_t
 
 /* ---- layout ---- */
 
-/* Parts of both kinds. */
-static size_t memopt_i_schedule_cells(const memopt_schedule *p) { return p->cells + p->saved; }
-
-static size_t memopt_i_schedule_rights(const memopt_schedule *p) { /* right parts of a column: of both kinds */
-    return p->count + (p->saves == 2 ? p->sweep : 0);
-}
-
 static size_t memopt_i_schedule_shifted(const memopt_schedule *p) {
     return (size_t)p->ways * p->rooms * memopt_i_schedule_rights(p);
 }
@@ -22726,8 +22722,6 @@ static int memopt_i_schedule_count(const memopt_schedule *p, size_t *bytes) {
     *bytes = c.bytes;
     return c.overflow;
 }
-
-MEMOPT_I_SMALL_END
 
 /* Whether two segments are the same to every part that holds them: sizes, costs, and the skips around and behind. */
 static int memopt_i_stage_same(const memopt_schedule *p, size_t i, size_t k) {
@@ -22807,8 +22801,6 @@ static void memopt_i_schedule_repeats(memopt_schedule *p, memopt_i_repeat *out) 
         p->saved += longest > length[i] ? longest - length[i] : 0;
     }
 }
-
-MEMOPT_I_SMALL_BEGIN
 
 /* As many as a table of so many bytes holds. */
 static size_t memopt_i_schedule_slots(const memopt_schedule *schedule, size_t bytes, size_t least) {
@@ -23098,7 +23090,7 @@ static uint32_t memopt_i_subchain_need(const memopt_schedule *p, const memopt_i_
     return (uint32_t)memopt_i_max64(need, c.check);
 }
 
-/* Whoever gets no better result from more memory does not take it. */
+/* Drop points that take more memory without lowering the cost. */
 static void memopt_i_subchain_finish(const memopt_schedule *p, const memopt_i_subchain *a, size_t row) {
     int32_t *cost = p->cost + row * p->slots;
     uint32_t *need = p->need + row * p->slots;
@@ -23165,12 +23157,9 @@ static void memopt_i_schedule_column(const memopt_schedule *p, size_t price, siz
         for (room = 0; room < p->rooms; ++room)
             for (offloaded = 0; offloaded < p->offload_states; ++offloaded) {
                 for (k = 0; k < 2; ++k) {
-                    parts[k].s = s;
-                    parts[k].t = t;
-                    parts[k].save = k;
-                    parts[k].offloaded = offloaded;
-                    parts[k].room = room;
-                    parts[k].price = price;
+                    const memopt_i_subchain part = { s, t, k, offloaded, room, price };
+
+                    parts[k] = part;
                     if (s == t && k < p->saves && (!k || t < p->count))
                         memopt_i_subchain_single(p, &parts[k], memopt_i_solver_row(p, &parts[k]));
                 }
@@ -23254,14 +23243,9 @@ static void memopt_i_emit(const memopt_schedule *p, const memopt_i_subchain *a, 
 }
 
 static memopt_i_subchain memopt_i_schedule_whole(const memopt_schedule *p, size_t price) {
-    memopt_i_subchain a;
+    const memopt_i_subchain whole = { 1, p->count, 0, 0, p->rooms - 1, price };
 
-    memset(&a, 0, sizeof a);
-    a.s = 1;
-    a.t = p->count;
-    a.room = p->rooms - 1;
-    a.price = price;
-    return a;
+    return whole;
 }
 
 /* @section schedule : solver
@@ -23282,13 +23266,9 @@ static memopt_status memopt_i_schedule_emit(const memopt_schedule *p, size_t pri
                                             size_t capacity, memopt_i_solution *solution) {
     const memopt_i_subchain whole = memopt_i_schedule_whole(p, price);
     memopt_i_simulation simulation;
-    memopt_i_action_list l;
+    memopt_i_action_list l = { actions, capacity, 0, &simulation, MEMOPT_OK };
     double extra;
 
-    memset(&l, 0, sizeof l);
-    l.actions = actions;
-    l.capacity = capacity;
-    l.simulation = &simulation;
     memopt_i_simulation_begin(&simulation, &p->chain, &p->offload, p->simulation);
     simulation.offload.overlap = 0;
     if (g == p->slots) memopt_i_action_list_reverse(&l, 0, p->count);
@@ -23452,7 +23432,9 @@ static memopt_status memopt_i_schedule_list(const memopt_schedule *p, const memo
     return s;
 }
 
-/* Take one in by its peak, unless another one is as good; what is worse than it goes. */
+MEMOPT_I_SMALL_BEGIN
+
+/* Insert one by its peak, unless another one is as good; remove what is worse. */
 static void memopt_i_solution_add(memopt_i_solution *all, size_t *count, memopt_i_solution one) {
     size_t at = *count;
     size_t last;
@@ -23504,8 +23486,6 @@ static memopt_status memopt_i_schedule_find(memopt_schedule *p, size_t price) {
     return MEMOPT_OK;
 }
 
-MEMOPT_I_SMALL_BEGIN
-
 static void memopt_i_schedule_stages(memopt_schedule *p) {
     static const double share[MEMOPT_I_PRICES] = { 1, 0, 0.25, 0 };
     size_t i, b;
@@ -23529,17 +23509,21 @@ static void memopt_i_schedule_stages(memopt_schedule *p) {
     }
 }
 
-#define MEMOPT_I_NO_TABLE "the table does not fit size_t"
+/* A desc checked and counted. */
+static memopt_status memopt_i_schedule_size(const memopt_schedule_desc *desc, memopt_schedule *p, size_t *bytes) {
+    const memopt_status s = memopt_i_schedule_shape(desc, p);
+
+    if (s || !memopt_i_schedule_count(p, bytes)) return s;
+    return memopt_i_fail(p->error, MEMOPT_ERR_OVERFLOW, "the table does not fit size_t");
+}
 
 MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc, size_t *bytes) {
     memopt_schedule p;
     size_t total;
-    memopt_status s = memopt_i_schedule_shape(desc, &p);
+    const memopt_status s = memopt_i_schedule_size(desc, &p, &total);
 
     if (s) return s;
     if (!bytes) return memopt_i_fail(p.error, MEMOPT_ERR_ARGUMENT, "bytes is NULL");
-    if (memopt_i_schedule_count(&p, &total))
-        return memopt_i_fail(p.error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_NO_TABLE);
     *bytes = total;
     return MEMOPT_OK;
 }
@@ -23549,11 +23533,9 @@ MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc,
     memopt_schedule p;
     memopt_carver carver;
     size_t needed, b, t;
-    memopt_status s = memopt_i_schedule_shape(desc, &p);
+    memopt_status s = memopt_i_schedule_size(desc, &p, &needed);
 
     if (s) return s;
-    if (memopt_i_schedule_count(&p, &needed))
-        return memopt_i_fail(p.error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_NO_TABLE);
     if (!memory || !out) return memopt_i_fail(p.error, MEMOPT_ERR_ARGUMENT, memory ? "out is NULL" : "memory is NULL");
     if ((uintptr_t)memory % MEMOPT_I_SCHEDULE_ALIGN)
         return memopt_i_fail(p.error, MEMOPT_ERR_ARGUMENT, "memory is not aligned to 64");
@@ -23743,18 +23725,14 @@ static memopt_status memopt_i_overlap_list(const memopt_schedule *p, size_t peak
 
 /* ---- for a budget, for an overhead ---- */
 
-/* Into a buffer of yours, and what it comes to. */
+/* A solution into the caller's list, with its result. */
 static memopt_status memopt_i_schedule_deliver(const memopt_schedule *p, const memopt_i_solution *solution,
                                                memopt_action *actions, size_t capacity, const memopt_host *host,
                                                memopt_schedule_result *result) {
-    memopt_i_action_list l;
+    memopt_i_action_list l = { actions, capacity, solution->count, NULL, MEMOPT_OK };
     memopt_schedule_result r;
     memopt_status s = MEMOPT_OK;
 
-    memset(&l, 0, sizeof l);
-    l.actions = actions;
-    l.capacity = capacity;
-    l.count = solution->count;
     memset(&r, 0, sizeof r);
     if (p->offload.overlap) s = memopt_i_overlap_list(p, solution->peak, host, &l);
     if (!s && l.count > capacity) {
@@ -23789,12 +23767,19 @@ MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *sched
                                "least", least);
 }
 
-/* The one with the least memory for at most so much more time; NULL when there is none. */
-static const memopt_i_solution *memopt_i_schedule_within(const memopt_schedule *p, double overhead) {
+static double memopt_i_schedule_base(const memopt_schedule *p) { /* the cost of keeping everything */
     double base = 0;
     size_t i;
 
     for (i = 0; i < p->count; ++i) base += p->chain.segments[i].forward_cost + p->chain.segments[i].backward_cost;
+    return base;
+}
+
+/* The one with the least memory for at most so much more time; NULL when there is none. */
+static const memopt_i_solution *memopt_i_schedule_within(const memopt_schedule *p, double overhead) {
+    const double base = memopt_i_schedule_base(p);
+    size_t i;
+
     for (i = 0; i < p->solution_count[0]; ++i)
         if (p->solution[0][i].cost - base <= overhead * base + base * MEMOPT_I_SAME_COST) return &p->solution[0][i];
     return NULL;
@@ -23802,13 +23787,11 @@ static const memopt_i_solution *memopt_i_schedule_within(const memopt_schedule *
 
 /* Nothing is as fast: the last one found is the fastest. */
 static memopt_status memopt_i_schedule_too_slow(const memopt_schedule *p, double overhead) {
-    const char *const reason = p->solution_count[0] ? "no schedule of this rule is that fast" : MEMOPT_I_NO_SOLUTION;
-    double base = 0;
-    double least;
-    size_t i;
+    const size_t n = p->solution_count[0];
+    const char *const reason = n ? "no schedule of this rule is that fast" : MEMOPT_I_NO_SOLUTION;
+    const double base = memopt_i_schedule_base(p);
+    const double least = n && base > 0 ? (p->solution[0][n - 1].cost - base) / base : 0;
 
-    for (i = 0; i < p->count; ++i) base += p->chain.segments[i].forward_cost + p->chain.segments[i].backward_cost;
-    least = p->solution_count[0] && base > 0 ? (p->solution[0][p->solution_count[0] - 1].cost - base) / base : 0;
     if (!(least > 0)) return memopt_i_fail(p->error, MEMOPT_ERR_STATE, reason);
     return memopt_i_fail_limit(p->error, MEMOPT_ERR_STATE, reason, "overhead", memopt_i_real(overhead), "least",
                                memopt_i_real(least));
@@ -24789,7 +24772,7 @@ static memopt_status memopt_i_compiler_open(memopt_i_compiler *d, const memopt_i
     return MEMOPT_OK;
 }
 
-/* The skips that a callback sees. One that is not alive is made for nobody: its reader's backward is done. */
+/* The skips that a callback sees. One that is not alive has no reader left: its reader's backward is done. */
 static void memopt_i_compiler_skip_refs(memopt_i_compiler *d, const memopt_chain *c,
                                         memopt_i_compiled_pass *compiled, memopt_i_instruction *m) {
     const int backward = m->op == MEMOPT_ACTION_BACKWARD;
@@ -24827,7 +24810,7 @@ static void memopt_i_compiler_instruction(memopt_i_compiler *d, const memopt_cha
     m->op = action.op;
     m->index = action.index;
     m->action = (uint32_t)d->at;
-    /* Value 0 is the engine's and always there; a drop is nobody's business. */
+    /* Value 0 is the engine's and always there; a drop calls nobody. */
     if (action.op > MEMOPT_ACTION_BACKWARD) {
         if (action.op == MEMOPT_ACTION_DROP || !i || !memopt_i_chain_value(c, i)) return;
         m->input = action.op == MEMOPT_ACTION_WRITE ? memopt_i_compiler_read(d, i)
@@ -25579,10 +25562,8 @@ struct memopt_tape {
     size_t           memory;
 };
 
-MEMOPT_I_SMALL_BEGIN
-
-static memopt_status memopt_i_tape_fail_at(memopt_tape *t, memopt_status status, const char *reason, size_t segment,
-                                           size_t action) {
+static MEMOPT_I_COLD memopt_status memopt_i_tape_fail_at(memopt_tape *t, memopt_status status, const char *reason,
+                                                         size_t segment, size_t action) {
     (void)memopt_i_fail_at(&t->error, status, reason, segment == SIZE_MAX ? NULL : "segment", segment);
     t->error.segment = segment;
     t->error.action = action;
@@ -25599,8 +25580,6 @@ static memopt_status memopt_i_tape_fail_instruction(memopt_tape *t, const memopt
     const size_t segment = m->op <= MEMOPT_ACTION_BACKWARD || !m->index ? m->index : m->index - 1u;
     return memopt_i_tape_fail_at(t, status, reason, segment, m->action);
 }
-
-MEMOPT_I_SMALL_END
 
 /* Not from a callback, and, where `idle`, not between forward and backward. */
 static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
@@ -25653,9 +25632,11 @@ static void memopt_i_tape_skips(memopt_tape *t, const memopt_i_compiled_pass *co
     }
 }
 
-/* A callback, and in a calibration how long it takes. */
-static memopt_status memopt_i_tape_time(memopt_tape *t, memopt_tape_fn *fn, const memopt_tape_call *call,
-                                        int backward) {
+MEMOPT_I_SMALL_BEGIN
+
+/* A callback in a calibration, and how long it takes. */
+static MEMOPT_I_NOINLINE memopt_status memopt_i_tape_time(memopt_tape *t, memopt_tape_fn *fn,
+                                                          const memopt_tape_call *call, int backward) {
     const memopt_clock *clock = &t->host.clock;
     uint64_t from = 0;
     uint64_t to = 0;
@@ -25677,25 +25658,21 @@ static int memopt_i_tape_over(const memopt_tape_room *r) {
     return part;
 }
 
-static memopt_status memopt_i_tape_fail_over(memopt_tape *t, const memopt_i_instruction *m, const memopt_tape_room *r) {
+/* A callback that took what it must not, or failed, and why. */
+static MEMOPT_I_COLD memopt_status memopt_i_tape_fail_called(memopt_tape *t, const memopt_i_instruction *m,
+                                                             const memopt_tape_room *r, memopt_status status) {
+    const int backward = m->op == MEMOPT_ACTION_BACKWARD;
     const int part = memopt_i_tape_over(r);
 
-    (void)memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_STATE, "a callback takes more than was described");
-    t->error.argument = part == MEMOPT_TAPE_SAVED ? "saved" : "scratch";
-    t->error.got = memopt_i_count(r->taken[part]);
-    t->error.bound = "described";
-    t->error.limit = memopt_i_count(r->given[part]);
-    return MEMOPT_ERR_STATE;
-}
-
-/* After a callback: what was taken, and if it failed, why. */
-static memopt_status memopt_i_tape_called(memopt_tape *t, const memopt_i_instruction *m, const memopt_tape_room *r,
-                                          memopt_status status) {
-    const int backward = m->op == MEMOPT_ACTION_BACKWARD;
-
-    if (memopt_i_tape_over(r) >= 0) return memopt_i_tape_fail_over(t, m, r);
+    if (part >= 0) {
+        (void)memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_STATE, "a callback takes more than was described");
+        t->error.argument = part == MEMOPT_TAPE_SAVED ? "saved" : "scratch";
+        t->error.got = memopt_i_count(r->taken[part]);
+        t->error.bound = "described";
+        t->error.limit = memopt_i_count(r->given[part]);
+        return MEMOPT_ERR_STATE;
+    }
     if (r->late) return memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_STATE, MEMOPT_I_TAKEN_LATE);
-    if (!status) return MEMOPT_OK;
     (void)memopt_i_tape_fail_instruction(t, m, status,
         t->times ? backward ? "a backward callback or the clock failed" : "a forward callback or the clock failed"
                  : backward ? "a backward callback failed" : "a forward callback failed");
@@ -25707,6 +25684,8 @@ static memopt_status memopt_i_tape_called(memopt_tape *t, const memopt_i_instruc
     t->error.callback = backward ? "backward" : "forward";
     return status;
 }
+
+MEMOPT_I_SMALL_END
 
 /* MEMOPT_DEBUG 2: what a callback has to write whole, filled with a pattern that no engine writes, and what it may only
    read, hashed. Scratch and saved are filled, too: what is computed from them before they are written is not a number,
@@ -25734,7 +25713,7 @@ static memopt_i_watched memopt_i_tape_watch(const memopt_tape *t, const memopt_i
     memopt_i_watched w;
 
     memset(&w, 0, sizeof w);
-    if (MEMOPT_DEBUG < 2 || t->not_host_visible) return w;
+    if (t->not_host_visible) return w;
     if (m->op == MEMOPT_ACTION_BACKWARD) {
         if (call->grad_input != call->grad_output) w.written = (unsigned char *)call->grad_input;
         w.made = (unsigned char *)call->grad_input;
@@ -25839,12 +25818,14 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
         return MEMOPT_OK;
     }
     if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 1);
-    watched = memopt_i_tape_watch(t, m, &call);
+    if (MEMOPT_DEBUG >= 2) watched = memopt_i_tape_watch(t, m, &call);
     status = t->times && m->op != MEMOPT_ACTION_FORWARD ? memopt_i_tape_time(t, fn, &call, backward) : fn(&call);
     if (!t->busy) return memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_STATE, MEMOPT_I_CANCELLED_INSIDE);
     if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 0);
-    status = memopt_i_tape_called(t, m, &room, status);
-    return status ? status : memopt_i_tape_watched(t, m, &watched);
+    if (status || room.late || memopt_i_tape_over(&room) >= 0)
+        return memopt_i_tape_fail_called(t, m, &room, status);
+    if (MEMOPT_DEBUG >= 2 && !status) status = memopt_i_tape_watched(t, m, &watched);
+    return status;
 }
 
 /* The engine's own generator as it was before a callback, if that got it elsewhere. */
@@ -25982,6 +25963,8 @@ static memopt_status memopt_i_tape_run(memopt_tape *t, const memopt_i_compiled_p
     return status;
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 /* Whether the CPU may touch this pass's memory. */
 static void memopt_i_tape_set_visibility(memopt_tape *t, int not_host_visible) {
     t->not_host_visible = not_host_visible;
@@ -25990,10 +25973,8 @@ static void memopt_i_tape_set_visibility(memopt_tape *t, int not_host_visible) {
 
 /* ---- passes ---- */
 
-MEMOPT_I_SMALL_BEGIN
-
 /* Memory of its own for a pass of so many bytes. */
-static memopt_status memopt_i_tape_grow(memopt_tape *t, size_t bytes) {
+static MEMOPT_I_COLD memopt_status memopt_i_tape_grow(memopt_tape *t, size_t bytes) {
     unsigned char *grown = (unsigned char *)memopt_i_alloc(&t->host, bytes, t->align);
 
     if (!grown) return memopt_i_fail_memory(&t->error, "no memory for a pass", bytes);
@@ -26002,8 +25983,6 @@ static memopt_status memopt_i_tape_grow(memopt_tape *t, size_t bytes) {
     t->placed_bytes = bytes;
     return MEMOPT_OK;
 }
-
-MEMOPT_I_SMALL_END
 
 /* The memory of a pass: one push, or what was placed. */
 static memopt_status memopt_i_tape_acquire(memopt_tape *t, size_t bytes) {
@@ -26294,8 +26273,6 @@ MEMOPT_API memopt_status memopt_tape_seek(memopt_tape *tape, uint64_t pass) {
     if (!status) tape->next = pass;
     return status;
 }
-
-MEMOPT_I_SMALL_BEGIN
 
 /* ---- describing ---- */
 
@@ -26882,6 +26859,8 @@ MEMOPT_API memopt_status memopt_tape_step(const memopt_tape_call *call, memopt_o
    The outer forward is an evaluation of the inner tape, the outer backward a whole pass of it, all in the outer one's
    scratch. Its seed is made of the outer seed and stream. */
 
+MEMOPT_I_SMALL_BEGIN
+
 /* Take the outer tape's place in random numbers and in what has run before. */
 static void memopt_i_tape_inherit(memopt_tape *t, const memopt_tape_call *call, int recompute) {
     const memopt_noise noise = memopt_noise_make(call->seed, call->stream);
@@ -26947,10 +26926,7 @@ static memopt_status memopt_i_tape_nest_backward(const memopt_tape_call *call) {
     return status;
 }
 
-MEMOPT_I_SMALL_BEGIN
-
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment,
-                                                        memopt_tape_layer *layer) {
+MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_tape_layer *layer) {
     memopt_segment s;
     const memopt_i_shape *shape;
     size_t i;

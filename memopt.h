@@ -23823,8 +23823,9 @@ MEMOPT_I_SMALL_END
 #if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section plot : simulation text carve host api_plot
    A schedule as a picture: a column for the input and for each segment, time down, a row for each action that takes
-   time. The pattern tells whether a schedule is good: a diagonal down to the right is the first forward, one down to the
-   left the backward, and every short one in between is work done again; what stands between them is the memory it took.
+   time. The pattern tells whether a schedule is good: a diagonal down to the right is the first forward, one down to
+   the left the backward, and every short one in between is work done again; what stands between them is the memory it
+   took.
    Idea       The picture is another simulation, which knows what is held. As text, each row shows the state of all
               columns, and the action in its own. As SVG, what is held from one row to another is one bar, so that the
               file grows with the actions and not with the picture. Bars are drawn in layers, since what saves more must
@@ -24111,7 +24112,7 @@ static void memopt_i_plot_bars(memopt_i_plot *s, memopt_i_plot_layer layer) {
 }
 
 static void memopt_i_plot_marks(memopt_i_plot *s) {
-    static const char *const classes[] = { "f", "s", "b", "", "t", "t", "w" }; /* by action; the style has the colours */
+    static const char *const classes[] = { "f", "s", "b", "", "t", "t", "w" }; /* by action; colours: the style */
     static const char *const again[] = { "g", "r" };
     const size_t cell = MEMOPT_I_PLOT_CELL;
     size_t i;

@@ -10646,7 +10646,7 @@ template <int N> struct token_sum {
 
 template <class T, int N>
 CU_DEVICE void token_add(token_sum<N> *sum, const row_span<T, N> &g, size_t row, memopt_type type) {
-    const uint32_t turn = (uint32_t)(row / MEMOPT_I_LAYER_ROWS);
+    const uint32_t turn = (uint32_t)(row / MEMOPT_I_EMBEDDING_ROWS);
 
     if (type != MEMOPT_TYPE_F32 && turn != sum->turn) {
         CU_UNROLL for (int i = 0; i < N; ++i) sum->x[i] = type == MEMOPT_TYPE_BF16

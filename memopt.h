@@ -21949,7 +21949,7 @@ static void memopt_i_simulation_update_skips(memopt_i_simulation *w, size_t valu
     }
 }
 
-/* make these the value's flags */
+/* Set a value's flags; what begins or ends by that is told. */
 static void memopt_i_simulation_set_flags(memopt_i_simulation *w, size_t value, int flags) {
     const int before = w->values[value];
 
@@ -22430,7 +22430,7 @@ MEMOPT_I_SMALL_END
 #define MEMOPT_I_POLISH_MAX  2048                /* actions of a list; longer ones stay as they are */
 #define MEMOPT_I_SOLUTIONS_A_POINT 3             /* schedules of a point: as it is, polished, polished further */
 
-enum { /* tables: transfers at their cost; at none, so to say: never; and with overlap, at a quarter, and for nothing */
+enum { /* tables, by the price of transfers: in full; never; and with overlap, a quarter of it, and nothing */
     MEMOPT_I_PRICE_FULL, MEMOPT_I_PRICE_NEVER, MEMOPT_I_PRICE_QUARTER, MEMOPT_I_PRICE_FREE, MEMOPT_I_PRICES
 };
 
@@ -22484,7 +22484,7 @@ struct memopt_schedule {
     memopt_schedule_rule     rule;
     unsigned        shift;  /* a unit of memory is 2^shift bytes, so that all of them fit 32 bits */
     double          unit;   /* of cost: a power of two */
-    double          transfer_cost_max; /* more than all forwards, as often as can be, nobody pays for a transfer */
+    double          transfer_cost_max; /* all forwards, as often as possible: no transfer pays that costs more */
     size_t          count, slots;
     uint32_t        low, high;    /* memory of interest */
     uint32_t        single;       /* what the largest segment takes alone: no schedule takes less */
@@ -22751,13 +22751,13 @@ static int memopt_i_stage_same(const memopt_schedule *p, size_t i, size_t k) {
     return 1;
 }
 
-/* Whether parts that begin with these two see the same input: only where it can be away do they see it at all. */
+/* Whether parts that begin with these two have the same input. It matters only with an offload store. */
 static int memopt_i_input_same(const memopt_schedule *p, size_t i, size_t k) {
     return !p->offload.slots || (memopt_i_chain_value(&p->chain, i - 1) == memopt_i_chain_value(&p->chain, k - 1)
                                  && memopt_i_chain_copy(&p->chain, i - 1) == memopt_i_chain_copy(&p->chain, k - 1));
 }
 
-/* Of each segment, the first that is the same. */
+/* Of each segment, the first one that is equal to it. */
 static void memopt_i_repeats_kinds(const memopt_schedule *p, uint16_t *kind) {
     size_t i, k;
 
@@ -22802,7 +22802,7 @@ static void memopt_i_schedule_repeats(memopt_schedule *p, memopt_i_repeat *out) 
     }
 }
 
-/* As many as a table of so many bytes holds. */
+/* The number of slots that a table of so many bytes holds. */
 static size_t memopt_i_schedule_slots(const memopt_schedule *schedule, size_t bytes, size_t least) {
     memopt_schedule p = *schedule;
     size_t total;
@@ -22824,7 +22824,7 @@ static memopt_status memopt_i_schedule_check(const memopt_schedule_desc *d, memo
     return memopt_i_must_be_at_most(&c, "slots", d->slots, "at most", MEMOPT_I_SLOTS_MAX);
 }
 
-/* All of a schedule that does not lie behind it: checked, and counted. */
+/* Everything of a schedule but its tables, from a checked desc. */
 static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memopt_schedule *p) {
     size_t total, k;
     double max = 0;
@@ -22946,7 +22946,7 @@ static void memopt_i_subchain_cuts(const memopt_schedule *p, size_t s, size_t t)
     }
 }
 
-/* One way to solve a part, whatever j; 0 when that cannot be. */
+/* One way to solve a part, whatever j; 0 when it is impossible. */
 static int memopt_i_choice_begin(const memopt_schedule *p, const memopt_i_subchain *a, int way, memopt_i_choice *c) {
     const memopt_i_stage *input = &p->stages[a->s - 1];
     const int offloaded = way >= MEMOPT_I_WAY_KEEP_OFFLOADED;
@@ -24614,7 +24614,7 @@ typedef struct memopt_i_instruction {
     uint32_t action, skip_ref, skip_ref_count;
     uint16_t op, index;
     uint8_t rerun;  /* a forward that has run before in this pass */
-    uint8_t unread; /* nobody but its own backward reads what it puts out */
+    uint8_t unread; /* only its own backward reads its output */
 } memopt_i_instruction;
 
 typedef struct memopt_i_compiled_pass {
@@ -24653,7 +24653,7 @@ typedef struct memopt_i_fitter {
     memopt_action          *actions;
     void                   *memory; /* the table */
     memopt_mark             below, behind; /* of the arena, where that is whose memory it has */
-    memopt_error           *error;    /* of whoever has this solved; never NULL */
+    memopt_error           *error;    /* the caller's; never NULL */
     size_t                  chain_memory, schedule_memory, capacity, action_count;
     size_t                  table_max, arena_max; /* bytes of the largest table, and of the largest in the arena */
 } memopt_i_fitter;
@@ -24718,7 +24718,7 @@ static size_t memopt_i_compiler_item(const memopt_i_compiler *d, memopt_i_buffer
     return d->newest[(size_t)kind * d->width + index];
 }
 
-/* A value that somebody reads. */
+/* A value that is read. */
 static size_t memopt_i_compiler_read(memopt_i_compiler *d, size_t value) {
     const size_t item = memopt_i_compiler_item(d, MEMOPT_I_BUFFER_VALUE, value);
     if (item) d->read[item - 1] = 1;
@@ -25053,7 +25053,7 @@ static int memopt_i_round_up(size_t *const *sizes, size_t count, size_t align) {
     return wraps;
 }
 
-/* The engine's own memory counts nothing, and a lossy copy what it takes. */
+/* The engine's own memory is not counted; a lossy copy is, by its size. */
 static void memopt_i_fitter_plain(memopt_i_fitter *s) {
     const size_t n = s->chain->count;
     size_t i;
@@ -25221,7 +25221,7 @@ static void memopt_i_fitter_lay_out(memopt_i_fitter *s, memopt_carver *c) {
     s->chain_memory = c->bytes;
 }
 
-/* On failure, too, to be closed. */
+/* Must be closed, also after a failure. */
 static memopt_status memopt_i_fitter_open(memopt_i_fitter *s, const memopt_tape_desc *desc, const memopt_chain *chain,
                                           const memopt_host *host, size_t align, memopt_error *error) {
     memopt_carver c = memopt_carver_begin(NULL);
@@ -25278,7 +25278,7 @@ static void memopt_i_gaps_find(const memopt_i_fitter *s, memopt_i_gap *gaps, uin
     }
 }
 
-/* Both values, if there are any, move, and are gone from where they were. */
+/* Move both values, if there are any, and drop them where they were. */
 static void memopt_i_gaps_move(memopt_i_action_list *to, const uint16_t *values, memopt_action_kind op,
                                memopt_action_kind gone) {
     int k;
@@ -25302,7 +25302,7 @@ static void memopt_i_gaps_fill(const memopt_action *from, size_t count, const me
     }
 }
 
-/* The solver's actions, values that wait as copies. */
+/* The textbook's actions, with values that wait as copies. */
 static memopt_status memopt_i_fitter_shrink(memopt_i_fitter *s) {
     const size_t n = s->chain->count;
     memopt_carver c = memopt_carver_begin(NULL);
@@ -25420,7 +25420,7 @@ static memopt_status memopt_i_fitter_refine(memopt_i_fitter *s, size_t fits, siz
     return MEMOPT_OK;
 }
 
-/* A shape that is the least there is, and too large. */
+/* The smallest shape there is, and too large. */
 static memopt_status memopt_i_fitter_too_large(const memopt_i_fitter *s, memopt_i_shape *shape) {
     const size_t least = shape->pass.peak;
 
@@ -25600,7 +25600,7 @@ static void *memopt_i_tape_at(const memopt_tape *t, size_t place) {
     return place > SIZE_MAX - MEMOPT_I_PLACES_OUTSIDE ? t->outside[SIZE_MAX - place] : t->base + place;
 }
 
-/* Only to see a difference: four lanes of 8 bytes; each step can be undone, so that no single change is lost. */
+/* To see differences: four lanes of 8 bytes; each step is invertible, so that no single change is lost. */
 static uint64_t memopt_i_tape_hash(const void *bytes, size_t count) {
     const unsigned char *p = (const unsigned char *)bytes;
     uint64_t lane[4], word;
@@ -26021,7 +26021,7 @@ static memopt_status memopt_i_tape_acquire(memopt_tape *t, size_t bytes) {
 /* Whether what a forward pushed is still ours: nobody has rewound the arena below its end. */
 static int memopt_i_tape_holds(const memopt_tape *t) { return !t->desc.arena || !t->guard.broken; }
 
-/* The end of a pass, however it went: the store forgets, the arena is as it was. Once, though a callback cancels. */
+/* The end of a pass, however it went: the store forgets, the arena is as it was. Once, even if a callback cancels. */
 static void memopt_i_tape_end(memopt_tape *t) {
     const memopt_tape_store *store = &t->desc.store;
     size_t v;
@@ -26043,7 +26043,7 @@ static void memopt_i_tape_end(memopt_tape *t) {
     t->state = MEMOPT_I_TAPE_IDLE;
 }
 
-/* A pass that gets no backward, or that a jump out of a callback has left in the middle; OK when there is none. */
+/* End a pass that gets no backward, or that a jump out of a callback has left in the middle, if there is one. */
 static void memopt_i_tape_give_up(memopt_tape *t) {
     size_t i;
 
@@ -26132,7 +26132,7 @@ static memopt_status memopt_i_tape_check_input(memopt_tape *t) {
     return memopt_i_tape_fail(t, MEMOPT_ERR_CORRUPT, "the input was changed before the backward had returned");
 }
 
-/* And neither to the last output since it was made. */
+/* Nor has anybody written to the last output since it was made. */
 static memopt_status memopt_i_tape_check_ends(memopt_tape *t) {
     const memopt_status status = memopt_i_tape_check_input(t);
     const size_t last = t->count - 1;
@@ -26184,7 +26184,7 @@ static memopt_status memopt_i_tape_return(memopt_tape *t, const void *grad_outpu
     return status;
 }
 
-/* As the next pass of a tape that stands alone. */
+/* Set up for the next pass of a tape that is not nested. */
 static void memopt_i_tape_outermost(memopt_tape *t, uint64_t pass) {
     t->seed = t->desc.seed;
     t->stream = pass * MEMOPT_CHAIN_MAX;
@@ -26438,7 +26438,7 @@ static memopt_status memopt_i_tape_get_shape(memopt_tape *t, const memopt_chain 
     return MEMOPT_OK;
 }
 
-/* A shape as the engine gave it: nothing of it is measured yet. */
+/* The costs of a shape as the engine gave it: nothing is measured yet. */
 static void memopt_i_tape_reset_costs(memopt_tape *t) {
     size_t i;
 
@@ -26879,7 +26879,7 @@ static void memopt_i_tape_inherit(memopt_tape *t, const memopt_tape_call *call, 
     memopt_i_tape_set_visibility(t, call->not_host_visible);
 }
 
-/* The outer tape need no longer end what the inner one does. */
+/* The inner tape has returned: the outer one no longer has to end its pass. */
 static void memopt_i_tape_left(const memopt_tape_call *call) {
     if (call->room && call->room->nested) *call->room->nested = NULL;
 }
@@ -26980,7 +26980,7 @@ static size_t memopt_i_tape_forwards(const memopt_i_shape *shape, size_t segment
     return n;
 }
 
-/* What a segment takes of a pass, by the costs given or measured. */
+/* A segment's share of a pass, by the costs given or measured. */
 static double memopt_i_tape_takes(const memopt_tape *t, const double *costs, size_t i) {
     return costs[i] * (double)memopt_i_tape_forwards(t->shape, i) + costs[t->count + i];
 }

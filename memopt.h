@@ -47523,27 +47523,23 @@ static const memopt_i_advise_field memopt_i_advise_fields[] = {
 
 /* A field that is not real. */
 static uint64_t memopt_i_advise_get(const memopt_i_advise_field *f, const unsigned char *machine) {
-    uint64_t count = 0;
-    size_t size = 0;
-    int flag = 0;
+    const void *at = machine + f->at;
 
-    if (f->type == MEMOPT_I_ADVISE_COUNT) memcpy(&count, machine + f->at, sizeof count);
-    if (f->type == MEMOPT_I_ADVISE_SIZE) memcpy(&size, machine + f->at, sizeof size);
-    if (f->type == MEMOPT_I_ADVISE_FLAG) memcpy(&flag, machine + f->at, sizeof flag);
-    return count + size + (flag != 0);
+    if (f->type == MEMOPT_I_ADVISE_COUNT) return *(const uint64_t *)at;
+    if (f->type == MEMOPT_I_ADVISE_SIZE) return *(const size_t *)at;
+    return *(const int *)at != 0;
 }
 
 /* Returns 1 if it is out of range. */
 static int memopt_i_advise_set(const memopt_i_advise_field *f, uint64_t count, unsigned char *machine) {
     const uint64_t most = f->type == MEMOPT_I_ADVISE_COUNT ? UINT64_MAX
         : f->type == MEMOPT_I_ADVISE_SIZE ? SIZE_MAX : 1;
-    const size_t size = (size_t)count;
-    const int flag = count != 0;
+    void *at = machine + f->at;
 
     if (count > most) return 1;
-    if (f->type == MEMOPT_I_ADVISE_COUNT) memcpy(machine + f->at, &count, sizeof count);
-    if (f->type == MEMOPT_I_ADVISE_SIZE) memcpy(machine + f->at, &size, sizeof size);
-    if (f->type == MEMOPT_I_ADVISE_FLAG) memcpy(machine + f->at, &flag, sizeof flag);
+    if (f->type == MEMOPT_I_ADVISE_COUNT) *(uint64_t *)at = count;
+    else if (f->type == MEMOPT_I_ADVISE_SIZE) *(size_t *)at = (size_t)count;
+    else *(int *)at = count != 0;
     return 0;
 }
 
@@ -47555,14 +47551,14 @@ MEMOPT_API memopt_status memopt_advise_machine_write(const memopt_advise_machine
     if (!machine || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
     for (i = 0; i < MEMOPT_I_ADVISE_FIELDS; ++i) {
         const memopt_i_advise_field *f = &memopt_i_advise_fields[i];
-        const uint64_t count = memopt_i_advise_get(f, (const unsigned char *)machine);
-        double real = 0;
+        const unsigned char *of = (const unsigned char *)machine;
+        const int is_real = f->type == MEMOPT_I_ADVISE_REAL;
+        const double real = is_real ? *(const double *)(const void *)(of + f->at) : 0;
+        const uint64_t count = is_real ? 0 : memopt_i_advise_get(f, of);
 
-        if (f->type == MEMOPT_I_ADVISE_REAL) memcpy(&real, (const unsigned char *)machine + f->at, sizeof real);
         if (!count && !(real > 0)) continue;
-        memopt_i_put_text(&o, f->name);
-        memopt_i_put_text(&o, " ");
-        if (f->type == MEMOPT_I_ADVISE_REAL) memopt_i_put_real(&o, real);
+        memopt_i_put_enclosed(&o, "", f->name, " ");
+        if (is_real) memopt_i_put_real(&o, real);
         else memopt_i_put_number(&o, count);
         memopt_i_put_text(&o, "\n");
     }

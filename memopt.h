@@ -92,6 +92,7 @@
           optim_pass        a step over a tensor: decode, step, encode, a block behind
           adafactor         Adafactor's rows and columns
      api_ optim             AdamW, Adam, SGD, Lion, LARS, LAMB, Adafactor, RMSprop; 32, 16, 8 bits; sliced or whole
+          optim_ranks       kinds that measure, where ranks share a tensor and a part begins and ends at any multiple of
      api_ scale             loss scaling, clipping, accumulation; which numbers have which type
           widths            this file once more for each width
      ACTIVATIONS            fit activations into a budget: tape, schedule; into a plan: graph (with host_threads)
@@ -1810,11 +1811,6 @@ typedef struct memopt_optim_view {
 
 MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *optim, size_t tensor, memopt_optim_view *out);
 
-/** Slices of a tensor begin and end at multiples of this many elements, counted in all of it, or at the tensor's end;
-    memopt_optim_apply() takes the begin and end of the part held here as well. The block for kinds that do not measure,
-    about 64 Ki elements for LAMB and LARS, a panel of whole rows for Adafactor. 0: no such tensor. */
-MEMOPT_API size_t memopt_optim_slice_alignment(const memopt_optim *optim, size_t tensor);
-
 /**
  * Step all tensors: begin, measure where the kind needs it, apply, end. Elements whose gradient is NaN, infinite or at
  * least 2^62 after the factor keep their weight and moments (memopt_optim_skipped() counts them). The others are
@@ -1825,39 +1821,29 @@ MEMOPT_API size_t memopt_optim_slice_alignment(const memopt_optim *optim, size_t
  * returns OK, ERR_ARGUMENT (step 0, a group that does not exist, a rate, beta, eps or factor outside its range, a
  *         pointer that is missing or misaligned), ERR_FORMAT (a state that was not begun, or of a tensor of another
  *         size, slice or shape; states of equal tensors cannot be told apart), ERR_STATE (a step has begun already),
- *         ERR_ARGUMENT for a kind that measures where a part does not begin and end as slices do: that takes
- *         memopt_optim_measure_part(); nothing has changed then
+ *         ERR_ARGUMENT for a kind that measures where a part does not begin and end as its sums do: memopt_shard steps
+ *         such parts; nothing has changed then
  */
 MEMOPT_API memopt_status memopt_optim_step(memopt_optim *optim, const memopt_optim_run *run);
 
 /**
- * The same in parts: for sharding, and for a step inside backward (run->fused), where gradients live only for a moment.
- * Begin; for kinds that measure: measure every slice of a tensor, join it, as often as join says `again`; then apply
- * every slice; end. How a tensor is cut into slices, and their order, changes no bit. A tensor of which nothing is held
- * need not be measured, joined or applied; joining it is no error.
+ * The same in parts, for a step inside backward (run->fused), where gradients live only for a moment: begin; each tensor
+ * once; end. A tensor of which nothing is held may be left out.
  *
  * begin   refuses what cannot work, with a reason: a fused step whose loop clips by the global norm, accumulates, or
  *         scales its loss dynamically. Those need all gradients before the first weight changes: step after backward
- * measure reads only. ERR_STATE in the wrong order, ERR_ARGUMENT (slice off its alignment or outside the part)
- * join    ends a pass over a tensor; again: 1 = measure all of it once more. Where ranks share a tensor, add up
- *         memopt_optim_sums() over them before
- * apply   ERR_STATE before the tensor was joined. A fused apply that meets a gradient that is not finite changes
- *         nothing and returns ERR_STATE; all later ones do too, until end. What was applied before stays:
- *         memopt_optim_applied()
- * apply_with  all of one tensor: measure and join where its kind needs it, then apply, with gradients that lie where
- *         you say. The tensor's own pointer is not read, so a fused step needs memory for the gradients of one layer
+ * apply_with  all of one tensor: measure where its kind needs it, then apply, with gradients that lie where you say.
+ *         The tensor's own pointer is not read, so a fused step needs memory for the gradients of one layer. A fused
+ *         one that meets a gradient that is not finite changes nothing and returns ERR_STATE; all later ones do too,
+ *         until end. What was applied before stays: memopt_optim_applied()
  * end     ERR_STATE (no step has begun, or the fused step was stopped: it is ended nevertheless)
  */
 MEMOPT_API memopt_status memopt_optim_begin(memopt_optim *optim, const memopt_optim_run *run);
-MEMOPT_API memopt_status memopt_optim_measure(memopt_optim *optim, size_t tensor, size_t first, size_t count);
-MEMOPT_API memopt_status memopt_optim_join(memopt_optim *optim, size_t tensor, int *again);
-MEMOPT_API memopt_status memopt_optim_apply(memopt_optim *optim, size_t tensor, size_t first, size_t count);
 MEMOPT_API memopt_status memopt_optim_apply_with(memopt_optim *optim, size_t tensor, const void *gradients);
 MEMOPT_API memopt_status memopt_optim_end(memopt_optim *optim);
 
 /**
- * For threads that are yours, as in a parallel region: between begin and end, in place of memopt_optim_apply(), each of
- * them steps one of so many shares of all tensors, at the same time. The bits are those of memopt_optim_step().
+ * For threads that are yours, as in a parallel region: between begin and end each of them steps one of so many shares of all tensors, at the same time. The bits are those of memopt_optim_step().
  *
  * share    0 to shares - 1, each once in a step
  * skipped  receives how many elements of this share were skipped; may be NULL. memopt_optim_skipped() and
@@ -1865,38 +1851,9 @@ MEMOPT_API memopt_status memopt_optim_end(memopt_optim *optim);
  * returns  OK; ERR_ARGUMENT (share not below shares, pointers that are missing or misaligned), ERR_STATE (no step has
  *          begun, or a fused one), ERR_UNSUPPORTED (kinds that measure; blocks above 256, which need memory of a
  *          worker): nothing has changed. memopt_optim_error() has the reason of share 0 alone. A share that is left
- *          out, or comes twice, is not noticed; memopt_optim_apply() would step its tensors again
+ *          out, or comes twice, is not noticed
  */
 MEMOPT_API memopt_status memopt_optim_apply_share(memopt_optim *optim, size_t share, size_t shares, uint64_t *skipped);
-
-/**
- * Measures all that is held of a tensor, in its present pass, where the part begins and ends at any multiple of the
- * block. The sums under way at a border are handed on from rank to rank, and ranks that share the tensor have the bits
- * of one process that holds it whole. For each pass: all ranks call it with NULL, at the same time. Then rank 0 calls
- * it with a carry, then rank 1 with what rank 0 left there, and so on; this measures only what the begin of a part
- * cuts, up to the next multiple of the slice alignment. Then all add up memopt_optim_sums() and join. Without the call
- * with NULL the one with a carry measures all. A sum is written by the rank that holds its last element, and is 0 on
- * all others when all is measured, so adding up is exact in any order. A part may be as small as a block; where nothing
- * is held the carry stays as it is. All workers share what a border does not cut.
- *
- * carry   memopt_optim_carry_count() doubles. Before: the sums at the begin of the part, as the rank before has left
- *         them; a part that begins at a multiple of the slice alignment, as the first one does, does not read them.
- *         After: those at its end, zeros at a multiple of the slice alignment and at the tensor's end. NULL: measure
- *         what needs none. A part that neither begins nor ends between such multiples needs no other call; of any
- *         other, memopt_optim_join() gives ERR_STATE until one with a carry follows
- * returns OK, ERR_ARGUMENT, ERR_STATE, as memopt_optim_measure(); nothing has changed then
- */
-MEMOPT_API memopt_status memopt_optim_measure_part(memopt_optim *optim, size_t tensor, double *carry);
-
-/** Doubles in the carry of a tensor's present pass, the same on all ranks: 2 or 34 for LAMB and LARS, at most
-    columns + 35 for Adafactor; 0: nothing to measure, or no such tensor. */
-MEMOPT_API size_t        memopt_optim_carry_count(const memopt_optim *optim, size_t tensor);
-
-/** The sums of a tensor's slices measured here; those of other ranks are 0. returns OK, ERR_ARGUMENT, ERR_STATE */
-MEMOPT_API memopt_status memopt_optim_sums(memopt_optim *optim, size_t tensor, double **sums, size_t *count);
-
-/** Does this kind measure before it applies? */
-MEMOPT_API int           memopt_optim_needs_measure(const memopt_optim *optim);
 
 /* Elements of the tensor applied so far in this step. */
 MEMOPT_API size_t        memopt_optim_applied(const memopt_optim *optim, size_t tensor);
@@ -19243,10 +19200,6 @@ static void memopt_i_optim_pass_begin(memopt_i_optim_pass *k, const memopt_optim
    Invariant  Squares of floats are exact in double, so a sum depends on its order only. A row is summed in 16 sums by
               the place in it, a column in the order of its rows within a panel, and panels are added in their order.
               A panel is a chunk of work and slices are whole panels: nothing else can change an order.
-   Border     Where a part ends inside a panel the next rank goes on with what is under way there: in the first pass
-              the 16 sums of the row that is cut and the panel's sums of columns, in the second those of the tile of
-              256 that is cut, twice 16, and the sums of the row and of the panel. All panels but the one that its
-              begin cuts a rank measures before it has these.
    Trap       mean(R) is taken as the mean of C, which is the same number: both are means of all that the matrix has
               seen. C is held in whole by every rank that shares the tensor, R only in part.
    Careful    An element with a gradient that is not finite, or too large, counts as a 0 in every sum, and keeps weight
@@ -19414,18 +19367,6 @@ static memopt_i_adafactor memopt_i_adafactor_of(memopt_optim *o, size_t tensor, 
     return f;
 }
 
-/* What ranks that share the tensor add up before a join: each has its own rows and panels, and zeros elsewhere. */
-static double *memopt_i_adafactor_shared(memopt_optim *o, size_t tensor, size_t *count) {
-    const memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, 0, 0);
-
-    if (!f.part->phase) {
-        *count = f.rows + MEMOPT_I_ADAFACTOR_PANELS * f.columns;
-        return f.row_sums;
-    }
-    *count = 2 * MEMOPT_I_ADAFACTOR_PANELS;
-    return f.squares;
-}
-
 /* t^-power for a power below 1: by roots, a bit of the power each. pow() differs between C libraries. */
 MEMOPT_I_HOST_DEVICE static double memopt_i_adafactor_decay(uint64_t t, double power) {
     double result = 1;
@@ -19569,40 +19510,6 @@ static memopt_status memopt_i_adafactor_measure(memopt_optim *o, size_t tensor, 
 
     memopt_i_adafactor_measure_panels(&f);
     return MEMOPT_OK;
-}
-
-/* Doubles that travel in a pass. */
-static size_t memopt_i_adafactor_carry(const memopt_i_tensor_part *part, const memopt_optim_tensor *t) {
-    if (part->phase) return sizeof(memopt_i_running) / sizeof(double);
-    return memopt_i_adafactor_is_matrix(t) ? 16 + t->columns : 0;
-}
-
-/* A slice of the part; `left` is what is under way at the part's end. In the first pass the sums of a cut panel's
-   columns are worked out where those of the whole panel lie, which are 0 on every rank but the one that has its end;
-   without a carry they stay there. */
-static void memopt_i_adafactor_measure_part(memopt_optim *o, size_t tensor, size_t at, size_t count,
-                                            memopt_i_running *left, double *carry) {
-    memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, at, count);
-    const size_t first = f.tensor->first;
-    const size_t end = first + f.part->held;
-    const int from_carry = carry && first % f.panel_size != 0;
-    double *columns = f.column_sums + end / f.panel_size * f.columns;
-
-    f.end = left;
-    if (from_carry && f.part->phase) memcpy(&f.begin, carry, sizeof f.begin);
-    else if (from_carry) {
-        memcpy(f.begin.tile[0], carry, 16 * sizeof *carry);
-        memcpy(f.column_sums + first / f.panel_size * f.columns, carry + 16, f.columns * sizeof *carry);
-    }
-    if (count) memopt_i_adafactor_measure_panels(&f);
-    if (carry && f.part->phase) memcpy(carry, left, sizeof *left);
-    else if (carry) {
-        memcpy(carry, left->tile[0], 16 * sizeof *carry);
-        memset(carry + 16, 0, f.columns * sizeof *carry);
-        if (end % f.panel_size == 0 || end == f.tensor->count) return;
-        memcpy(carry + 16, columns, f.columns * sizeof *carry);
-        memset(columns, 0, f.columns * sizeof *columns);
-    }
 }
 
 /* The sum of the squares of n elements, to a mean: b2 old + g2 (f f sum / n + eps). */
@@ -19792,8 +19699,6 @@ static uint64_t memopt_i_adafactor_apply(memopt_optim *o, size_t tensor, size_t 
               workers there are and what else is in the list changes no bit: chunks are counted in the tensor, sums
               are kept for each chunk and added up in their order. Nor how ranks share a tensor: a chunk that a
               border cuts is summed by one after another, each going on with the sums of the one before.
-   Border     A rank waits for the one before only with the chunk that its begin cuts. All others it measures first,
-              at the same time as all ranks do; what is under way at its end waits behind the sums: 35 doubles.
    Cost       Nothing beside the passes: a chunk is 64 Ki elements, and finding its tensor is a binary search. */
 
 enum { MEMOPT_I_OPTIM_IDLE, MEMOPT_I_OPTIM_BEGUN, MEMOPT_I_OPTIM_STOPPED };
@@ -20106,10 +20011,6 @@ MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *o, size_t tensor,
     if (!s) s = memopt_i_state_check(o, tensor);
     if (!s) (void)memopt_i_state_layout(&o->parts[tensor], &o->desc, &o->desc.tensors[tensor], out);
     return s;
-}
-
-MEMOPT_API size_t memopt_optim_slice_alignment(const memopt_optim *o, size_t tensor) {
-    return o && tensor < o->desc.tensor_count ? memopt_i_optim_slice_alignment(&o->desc, &o->desc.tensors[tensor]) : 0;
 }
 
 MEMOPT_I_HOST_DEVICE static int memopt_i_within(double x, double least, double max) { /* no for NaN */
@@ -20506,7 +20407,7 @@ static memopt_i_optim_task memopt_i_optim_task_of(size_t tensor, size_t at, size
     return pass;
 }
 
-MEMOPT_API memopt_status memopt_optim_measure(memopt_optim *o, size_t tensor, size_t first, size_t count) {
+static memopt_status memopt_i_optim_measure(memopt_optim *o, size_t tensor, size_t first, size_t count) {
     memopt_i_optim_task pass;
     size_t at = 0;
     memopt_status s = memopt_i_optim_slice(o, tensor, first, count, 1, &at);
@@ -20517,6 +20418,305 @@ MEMOPT_API memopt_status memopt_optim_measure(memopt_optim *o, size_t tensor, si
     pass = memopt_i_optim_task_of(tensor, at, count, MEMOPT_I_OPTIM_MEASURE);
     (void)memopt_i_optim_task_run(o, &pass);
     return MEMOPT_OK;
+}
+
+/* LAMB: rate * |w| / |u|. LARS: rate * trust * |w| / (|g| + decay |w|). The ratio is 1 where a norm is 0, or where
+   there is no decay. w, u: the sums of squares; f: the gradient factor. */
+MEMOPT_I_HOST_DEVICE static float memopt_i_trust_of(int is_lamb, const memopt_optim_group *g, float f, double w,
+                                                    double u) {
+    double ratio = 1;
+
+    w = sqrt(w);
+    u = sqrt(u);
+    if (is_lamb) {
+        if (w > 0 && u > 0 && (g->weight_decay > 0 || g->always_adapt)) ratio = w / u;
+    } else {
+        u *= (double)f;
+        if (w > 0 && u > 0) ratio = g->trust * w / fma(g->weight_decay, w, u);
+    }
+    if (!memopt_i_within(ratio, 0, 1e30)) ratio = 1; /* a weight that is not finite */
+    return (float)(g->rate * ratio);
+}
+
+static void memopt_i_trust(const memopt_optim_desc *d, memopt_i_tensor_part *part, const double *sums) {
+    double norms[2] = { 0, 0 };
+    float trust;
+    size_t i;
+
+    for (i = 0; i < part->sum_count; i += 2) {
+        norms[0] += sums[i];
+        norms[1] += sums[i + 1];
+    }
+    trust = memopt_i_trust_of(d->kind == MEMOPT_OPTIM_LAMB, &part->group, part->rule.factor, norms[0], norms[1]);
+    if (d->kind == MEMOPT_OPTIM_LAMB) part->rule.step = trust;
+    else {
+        part->rule.g1 = trust;
+        part->rule.step = 1;
+    }
+}
+
+/* The checks of a join; NULL where it may not be. */
+static memopt_i_tensor_part *memopt_i_optim_join_part(memopt_optim *o, size_t tensor) {
+    memopt_i_tensor_part *part;
+
+    if (o->active != MEMOPT_I_OPTIM_BEGUN) {
+        (void)memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
+        return NULL;
+    }
+    if (memopt_i_optim_has(o, tensor)) return NULL;
+    part = &o->parts[tensor];
+    if (part->phase < part->phases && !part->awaits_carry) return part;
+    (void)memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE,
+        part->awaits_carry ? "the part is cut: measure it with its carry as well"
+        : part->phases ? "the tensor is joined already" : "this kind does not measure", tensor);
+    return NULL;
+}
+
+static memopt_status memopt_i_optim_join(memopt_optim *o, size_t tensor, int *again) {
+    memopt_i_tensor_part *part;
+
+    if (!o) return MEMOPT_ERR_ARGUMENT;
+    if (!again) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "again is NULL");
+    part = memopt_i_optim_join_part(o, tensor);
+    if (!part) return o->error.status;
+    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) memopt_i_adafactor_join(o, tensor);
+    else memopt_i_trust(&o->desc, part, o->sums + part->sums);
+    part->is_ahead = 0;
+    *again = ++part->phase < part->phases;
+    return MEMOPT_OK;
+}
+
+/* After the checks: a slice of a tensor that is measured, if its kind measures. */
+static memopt_status memopt_i_optim_apply_at(memopt_optim *o, size_t tensor, size_t at, size_t count) {
+    memopt_i_optim_task pass = memopt_i_optim_task_of(tensor, at, count, MEMOPT_I_OPTIM_SCAN);
+
+    if (o->fused && memopt_i_optim_task_run(o, &pass)) {
+        o->active = MEMOPT_I_OPTIM_STOPPED;
+        return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE,
+            "a gradient is not finite; this slice and later ones are not stepped", tensor);
+    }
+    pass.mode = MEMOPT_I_OPTIM_APPLY;
+    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) o->skipped += memopt_i_adafactor_apply(o, tensor, at, count);
+    else o->skipped += memopt_i_optim_task_run(o, &pass);
+    o->parts[tensor].applied += count;
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_optim_apply_slice(memopt_optim *o, size_t tensor, size_t first, size_t count,
+                                                size_t *at) {
+    const memopt_status s = memopt_i_optim_slice(o, tensor, first, count, 0, at);
+    const memopt_i_tensor_part *part;
+
+    if (s) return s;
+    part = &o->parts[tensor];
+    if (part->phase < part->phases)
+        return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE, "the tensor is not measured and joined yet", tensor);
+    if (count > part->held - part->applied)
+        return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE, "this much was applied already", tensor);
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_optim_apply(memopt_optim *o, size_t tensor, size_t first, size_t count) {
+    size_t at = 0;
+    const memopt_status s = memopt_i_optim_apply_slice(o, tensor, first, count, &at);
+    return s ? s : memopt_i_optim_apply_at(o, tensor, at, count);
+}
+
+/* A tensor from its measuring to its end, with the gradients that it names. */
+static memopt_status memopt_i_optim_apply_all(memopt_optim *o, size_t tensor) {
+    const memopt_i_tensor_part *part = &o->parts[tensor];
+    const size_t first = o->desc.tensors[tensor].first;
+    memopt_status s = MEMOPT_OK;
+    int again;
+
+    if (!part->held) return memopt_i_optim_under_way(o, tensor);
+    if (o->active == MEMOPT_I_OPTIM_BEGUN)
+        while (!s && part->phase < part->phases) {
+            s = memopt_i_optim_measure(o, tensor, first, part->held);
+            if (!s) s = memopt_i_optim_join(o, tensor, &again);
+        }
+    return s ? s : memopt_i_optim_apply(o, tensor, first, part->held);
+}
+
+MEMOPT_API memopt_status memopt_optim_apply_with(memopt_optim *o, size_t tensor, const void *gradients) {
+    const void *own;
+    memopt_status s;
+
+    if (!o || memopt_i_optim_has(o, tensor)) return MEMOPT_ERR_ARGUMENT;
+    own = o->desc.tensors[tensor].gradients;
+    o->desc.tensors[tensor].gradients = gradients;
+    s = memopt_i_optim_apply_all(o, tensor);
+    o->desc.tensors[tensor].gradients = own;
+    return s;
+}
+
+MEMOPT_API memopt_status memopt_optim_end(memopt_optim *o) {
+    int stopped;
+
+    if (!o) return MEMOPT_ERR_ARGUMENT;
+    if (o->active == MEMOPT_I_OPTIM_IDLE) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
+    stopped = o->active == MEMOPT_I_OPTIM_STOPPED;
+    o->active = MEMOPT_I_OPTIM_IDLE;
+    if (!stopped) return MEMOPT_OK;
+    return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "the fused step was stopped by a gradient that is not finite");
+}
+
+/* Nothing of the object is written here, but by share 0 its error: the other shares may run at the same time. */
+static memopt_status memopt_i_optim_share_check(memopt_optim *o, size_t share, size_t shares) {
+    memopt_i_checks c = memopt_i_checks_begin(share ? NULL : &o->error, "optim");
+    size_t i;
+
+    memopt_i_must_be_below(&c, "share", share, "below", shares);
+    if (c.status) return c.status;
+    if (o->active != MEMOPT_I_OPTIM_BEGUN) return memopt_i_refuse(&c, MEMOPT_ERR_STATE, "step", "has not begun");
+    if (o->fused) return memopt_i_refuse(&c, MEMOPT_ERR_STATE, "step", "is fused: it is applied tensor by tensor");
+    if (memopt_i_kind_measures(o->desc.kind))
+        return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, "kind", "measures: it has no shares");
+    if (o->lane) return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, "block", "is too large for shares");
+    for (i = 0; i < o->desc.tensor_count && !c.status; ++i) (void)memopt_i_optim_pointers(&c, o, i);
+    return c.status;
+}
+
+MEMOPT_API memopt_status memopt_optim_apply_share(memopt_optim *o, size_t share, size_t shares, uint64_t *skipped) {
+    memopt_i_optim_task pass = memopt_i_optim_task_of(0, 0, 0, MEMOPT_I_OPTIM_APPLY);
+    const memopt_status s = o ? memopt_i_optim_share_check(o, share, shares) : MEMOPT_ERR_ARGUMENT;
+    uint64_t count = 0;
+    size_t i;
+
+    if (s) return s;
+    pass.optim = o;
+    pass.all = 1;
+    for (i = share; i < o->chunk_count; i += memopt_i_min(shares, o->chunk_count - i))
+        count += memopt_i_optim_task_piece(&pass, i, 0);
+    if (skipped) *skipped = count;
+    return MEMOPT_OK;
+}
+
+/* Adafactor's passes are a tensor's own; the others' go over all tensors at once. */
+static void memopt_i_optim_step_all(memopt_optim *o) {
+    memopt_i_optim_task pass = memopt_i_optim_task_of(0, 0, 0, MEMOPT_I_OPTIM_MEASURE);
+    size_t i;
+    int again;
+
+    pass.all = 1;
+    if (o->desc.kind != MEMOPT_OPTIM_ADAFACTOR) {
+        if (memopt_i_kind_measures(o->desc.kind)) {
+            (void)memopt_i_optim_task_run(o, &pass);
+            for (i = 0; i < o->desc.tensor_count; ++i) (void)memopt_i_optim_join(o, i, &again);
+        }
+        pass.mode = MEMOPT_I_OPTIM_APPLY;
+        o->skipped += memopt_i_optim_task_run(o, &pass);
+        for (i = 0; i < o->desc.tensor_count; ++i) o->parts[i].applied = o->parts[i].held;
+    } else
+        for (i = 0; i < o->desc.tensor_count; ++i) {
+            if (!o->parts[i].held) continue;
+            for (again = 1; again; ) {
+                (void)memopt_i_adafactor_measure(o, i, 0, o->parts[i].held);
+                (void)memopt_i_optim_join(o, i, &again);
+            }
+            (void)memopt_i_optim_apply_at(o, i, 0, o->parts[i].held);
+        }
+}
+
+/* What begin does not look at. */
+static memopt_status memopt_i_optim_step_check(memopt_optim *o, const memopt_optim_run *run) {
+    size_t i;
+    memopt_status s;
+
+    if (!o) return MEMOPT_ERR_ARGUMENT;
+    if (!run) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "run is NULL");
+    if (run->fused) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "a fused step is applied tensor by tensor");
+    for (i = 0; i < o->desc.tensor_count; ++i) {
+        if (memopt_i_kind_measures(o->desc.kind) && memopt_i_part_is_cut(&o->desc, &o->desc.tensors[i]))
+            return memopt_i_optim_fail_at(o, MEMOPT_ERR_ARGUMENT,
+                "the part begins or ends where a slice may not: step it by a shard", i);
+        if ((s = memopt_i_optim_pointers_check(o, i)) != MEMOPT_OK) return s;
+    }
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_optim_step(memopt_optim *o, const memopt_optim_run *run) {
+    memopt_status s = memopt_i_optim_step_check(o, run);
+
+    if (!s) s = memopt_optim_begin(o, run);
+    if (s) return s;
+    memopt_i_optim_step_all(o);
+    return memopt_optim_end(o);
+}
+
+MEMOPT_API size_t memopt_optim_applied(const memopt_optim *o, size_t tensor) {
+    return o && tensor < o->desc.tensor_count ? o->parts[tensor].applied : 0;
+}
+
+MEMOPT_API uint64_t memopt_optim_skipped(const memopt_optim *o) { return o ? o->skipped : 0; }
+
+MEMOPT_API memopt_error memopt_optim_error(const memopt_optim *o) {
+    return o ? o->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the optimizer is NULL");
+}
+
+MEMOPT_I_SMALL_END
+
+#endif /* groups */
+#endif /* groups */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+#if MEMOPT_I_GROUPS & 0x12 /* for numbers, ranks */
+/* @section optim_ranks : optim
+   Kinds that measure, where ranks share a tensor and a part begins and ends at any multiple of the block.
+   Order      For each pass all ranks measure with no carry, at the same time. Then rank 0 measures with a carry, then rank
+              1 with what rank 0 left there, and so on: only what the begin of a part cuts. Then all add up the sums, of
+              which one rank has each and the others have 0, so in any order, and join.
+   Border     A rank waits for the one before only with the chunk that its begin cuts. All others it measures first,
+              at the same time as all ranks do; what is under way at its end waits behind the sums: 35 doubles.
+   Adafactor  Where a part ends inside a panel the next rank goes on with what is under way there: in the first pass
+              the 16 sums of the row that is cut and the panel's sums of columns, in the second those of the tile of
+              256 that is cut, twice 16, and the sums of the row and of the panel. All panels but the one that its
+              begin cuts a rank measures before it has these. */
+
+MEMOPT_I_SMALL_BEGIN
+/* What ranks that share the tensor add up before a join: each has its own rows and panels, and zeros elsewhere. */
+static double *memopt_i_adafactor_shared(memopt_optim *o, size_t tensor, size_t *count) {
+    const memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, 0, 0);
+
+    if (!f.part->phase) {
+        *count = f.rows + MEMOPT_I_ADAFACTOR_PANELS * f.columns;
+        return f.row_sums;
+    }
+    *count = 2 * MEMOPT_I_ADAFACTOR_PANELS;
+    return f.squares;
+}
+
+/* Doubles that travel in a pass. */
+static size_t memopt_i_adafactor_carry(const memopt_i_tensor_part *part, const memopt_optim_tensor *t) {
+    if (part->phase) return sizeof(memopt_i_running) / sizeof(double);
+    return memopt_i_adafactor_is_matrix(t) ? 16 + t->columns : 0;
+}
+
+/* A slice of the part; `left` is what is under way at the part's end. In the first pass the sums of a cut panel's
+   columns are worked out where those of the whole panel lie, which are 0 on every rank but the one that has its end;
+   without a carry they stay there. */
+static void memopt_i_adafactor_measure_part(memopt_optim *o, size_t tensor, size_t at, size_t count,
+                                            memopt_i_running *left, double *carry) {
+    memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, at, count);
+    const size_t first = f.tensor->first;
+    const size_t end = first + f.part->held;
+    const int from_carry = carry && first % f.panel_size != 0;
+    double *columns = f.column_sums + end / f.panel_size * f.columns;
+
+    f.end = left;
+    if (from_carry && f.part->phase) memcpy(&f.begin, carry, sizeof f.begin);
+    else if (from_carry) {
+        memcpy(f.begin.tile[0], carry, 16 * sizeof *carry);
+        memcpy(f.column_sums + first / f.panel_size * f.columns, carry + 16, f.columns * sizeof *carry);
+    }
+    if (count) memopt_i_adafactor_measure_panels(&f);
+    if (carry && f.part->phase) memcpy(carry, left, sizeof *left);
+    else if (carry) {
+        memcpy(carry, left->tile[0], 16 * sizeof *carry);
+        memset(carry + 16, 0, f.columns * sizeof *carry);
+        if (end % f.panel_size == 0 || end == f.tensor->count) return;
+        memcpy(carry + 16, columns, f.columns * sizeof *carry);
+        memset(columns, 0, f.columns * sizeof *columns);
+    }
 }
 
 /* A slice of a tensor's part that is measured in one call, for LAMB and LARS. */
@@ -20594,7 +20794,7 @@ static void memopt_i_optim_measure_held(memopt_optim *o, size_t tensor, double *
     part->awaits_carry = !carry && memopt_i_part_is_cut(&o->desc, t);
 }
 
-MEMOPT_API size_t memopt_optim_carry_count(const memopt_optim *o, size_t tensor) {
+static size_t memopt_i_optim_carry_count(const memopt_optim *o, size_t tensor) {
     const memopt_i_tensor_part *part;
 
     if (!o || tensor >= o->desc.tensor_count) return 0;
@@ -20604,241 +20804,18 @@ MEMOPT_API size_t memopt_optim_carry_count(const memopt_optim *o, size_t tensor)
     return memopt_i_optim_carry(o, part);
 }
 
-MEMOPT_API memopt_status memopt_optim_measure_part(memopt_optim *o, size_t tensor, double *carry) {
+static memopt_status memopt_i_optim_measure_cut(memopt_optim *o, size_t tensor, double *carry) {
     memopt_status s = memopt_i_optim_under_way(o, tensor);
 
     if (!s) s = memopt_i_optim_unmeasured(o, tensor);
     if (s || !o->parts[tensor].held) return s;
     s = memopt_i_optim_pointers_check(o, tensor);
-    if (!s && memopt_optim_carry_count(o, tensor)) memopt_i_optim_measure_held(o, tensor, carry);
+    if (!s && memopt_i_optim_carry_count(o, tensor)) memopt_i_optim_measure_held(o, tensor, carry);
     return s;
 }
 
-/* LAMB: rate * |w| / |u|. LARS: rate * trust * |w| / (|g| + decay |w|). The ratio is 1 where a norm is 0, or where
-   there is no decay. w, u: the sums of squares; f: the gradient factor. */
-MEMOPT_I_HOST_DEVICE static float memopt_i_trust_of(int is_lamb, const memopt_optim_group *g, float f, double w,
-                                                    double u) {
-    double ratio = 1;
-
-    w = sqrt(w);
-    u = sqrt(u);
-    if (is_lamb) {
-        if (w > 0 && u > 0 && (g->weight_decay > 0 || g->always_adapt)) ratio = w / u;
-    } else {
-        u *= (double)f;
-        if (w > 0 && u > 0) ratio = g->trust * w / fma(g->weight_decay, w, u);
-    }
-    if (!memopt_i_within(ratio, 0, 1e30)) ratio = 1; /* a weight that is not finite */
-    return (float)(g->rate * ratio);
-}
-
-static void memopt_i_trust(const memopt_optim_desc *d, memopt_i_tensor_part *part, const double *sums) {
-    double norms[2] = { 0, 0 };
-    float trust;
-    size_t i;
-
-    for (i = 0; i < part->sum_count; i += 2) {
-        norms[0] += sums[i];
-        norms[1] += sums[i + 1];
-    }
-    trust = memopt_i_trust_of(d->kind == MEMOPT_OPTIM_LAMB, &part->group, part->rule.factor, norms[0], norms[1]);
-    if (d->kind == MEMOPT_OPTIM_LAMB) part->rule.step = trust;
-    else {
-        part->rule.g1 = trust;
-        part->rule.step = 1;
-    }
-}
-
-/* The checks of a join; NULL where it may not be. */
-static memopt_i_tensor_part *memopt_i_optim_join_part(memopt_optim *o, size_t tensor) {
-    memopt_i_tensor_part *part;
-
-    if (o->active != MEMOPT_I_OPTIM_BEGUN) {
-        (void)memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
-        return NULL;
-    }
-    if (memopt_i_optim_has(o, tensor)) return NULL;
-    part = &o->parts[tensor];
-    if (part->phase < part->phases && !part->awaits_carry) return part;
-    (void)memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE,
-        part->awaits_carry ? "the part is cut: measure it with its carry as well"
-        : part->phases ? "the tensor is joined already" : "this kind does not measure", tensor);
-    return NULL;
-}
-
-MEMOPT_API memopt_status memopt_optim_join(memopt_optim *o, size_t tensor, int *again) {
-    memopt_i_tensor_part *part;
-
-    if (!o) return MEMOPT_ERR_ARGUMENT;
-    if (!again) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "again is NULL");
-    part = memopt_i_optim_join_part(o, tensor);
-    if (!part) return o->error.status;
-    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) memopt_i_adafactor_join(o, tensor);
-    else memopt_i_trust(&o->desc, part, o->sums + part->sums);
-    part->is_ahead = 0;
-    *again = ++part->phase < part->phases;
-    return MEMOPT_OK;
-}
-
-/* After the checks: a slice of a tensor that is measured, if its kind measures. */
-static memopt_status memopt_i_optim_apply(memopt_optim *o, size_t tensor, size_t at, size_t count) {
-    memopt_i_optim_task pass = memopt_i_optim_task_of(tensor, at, count, MEMOPT_I_OPTIM_SCAN);
-
-    if (o->fused && memopt_i_optim_task_run(o, &pass)) {
-        o->active = MEMOPT_I_OPTIM_STOPPED;
-        return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE,
-            "a gradient is not finite; this slice and later ones are not stepped", tensor);
-    }
-    pass.mode = MEMOPT_I_OPTIM_APPLY;
-    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) o->skipped += memopt_i_adafactor_apply(o, tensor, at, count);
-    else o->skipped += memopt_i_optim_task_run(o, &pass);
-    o->parts[tensor].applied += count;
-    return MEMOPT_OK;
-}
-
-static memopt_status memopt_i_optim_apply_slice(memopt_optim *o, size_t tensor, size_t first, size_t count,
-                                                size_t *at) {
-    const memopt_status s = memopt_i_optim_slice(o, tensor, first, count, 0, at);
-    const memopt_i_tensor_part *part;
-
-    if (s) return s;
-    part = &o->parts[tensor];
-    if (part->phase < part->phases)
-        return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE, "the tensor is not measured and joined yet", tensor);
-    if (count > part->held - part->applied)
-        return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE, "this much was applied already", tensor);
-    return MEMOPT_OK;
-}
-
-MEMOPT_API memopt_status memopt_optim_apply(memopt_optim *o, size_t tensor, size_t first, size_t count) {
-    size_t at = 0;
-    const memopt_status s = memopt_i_optim_apply_slice(o, tensor, first, count, &at);
-    return s ? s : memopt_i_optim_apply(o, tensor, at, count);
-}
-
-/* A tensor from its measuring to its end, with the gradients that it names. */
-static memopt_status memopt_i_optim_apply_all(memopt_optim *o, size_t tensor) {
-    const memopt_i_tensor_part *part = &o->parts[tensor];
-    const size_t first = o->desc.tensors[tensor].first;
-    memopt_status s = MEMOPT_OK;
-    int again;
-
-    if (!part->held) return memopt_i_optim_under_way(o, tensor);
-    if (o->active == MEMOPT_I_OPTIM_BEGUN)
-        while (!s && part->phase < part->phases) {
-            s = memopt_optim_measure(o, tensor, first, part->held);
-            if (!s) s = memopt_optim_join(o, tensor, &again);
-        }
-    return s ? s : memopt_optim_apply(o, tensor, first, part->held);
-}
-
-MEMOPT_API memopt_status memopt_optim_apply_with(memopt_optim *o, size_t tensor, const void *gradients) {
-    const void *own;
-    memopt_status s;
-
-    if (!o || memopt_i_optim_has(o, tensor)) return MEMOPT_ERR_ARGUMENT;
-    own = o->desc.tensors[tensor].gradients;
-    o->desc.tensors[tensor].gradients = gradients;
-    s = memopt_i_optim_apply_all(o, tensor);
-    o->desc.tensors[tensor].gradients = own;
-    return s;
-}
-
-MEMOPT_API memopt_status memopt_optim_end(memopt_optim *o) {
-    int stopped;
-
-    if (!o) return MEMOPT_ERR_ARGUMENT;
-    if (o->active == MEMOPT_I_OPTIM_IDLE) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
-    stopped = o->active == MEMOPT_I_OPTIM_STOPPED;
-    o->active = MEMOPT_I_OPTIM_IDLE;
-    if (!stopped) return MEMOPT_OK;
-    return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "the fused step was stopped by a gradient that is not finite");
-}
-
-/* Nothing of the object is written here, but by share 0 its error: the other shares may run at the same time. */
-static memopt_status memopt_i_optim_share_check(memopt_optim *o, size_t share, size_t shares) {
-    memopt_i_checks c = memopt_i_checks_begin(share ? NULL : &o->error, "optim");
-    size_t i;
-
-    memopt_i_must_be_below(&c, "share", share, "below", shares);
-    if (c.status) return c.status;
-    if (o->active != MEMOPT_I_OPTIM_BEGUN) return memopt_i_refuse(&c, MEMOPT_ERR_STATE, "step", "has not begun");
-    if (o->fused) return memopt_i_refuse(&c, MEMOPT_ERR_STATE, "step", "is fused: it is applied tensor by tensor");
-    if (memopt_i_kind_measures(o->desc.kind))
-        return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, "kind", "measures: it has no shares");
-    if (o->lane) return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, "block", "is too large for shares");
-    for (i = 0; i < o->desc.tensor_count && !c.status; ++i) (void)memopt_i_optim_pointers(&c, o, i);
-    return c.status;
-}
-
-MEMOPT_API memopt_status memopt_optim_apply_share(memopt_optim *o, size_t share, size_t shares, uint64_t *skipped) {
-    memopt_i_optim_task pass = memopt_i_optim_task_of(0, 0, 0, MEMOPT_I_OPTIM_APPLY);
-    const memopt_status s = o ? memopt_i_optim_share_check(o, share, shares) : MEMOPT_ERR_ARGUMENT;
-    uint64_t count = 0;
-    size_t i;
-
-    if (s) return s;
-    pass.optim = o;
-    pass.all = 1;
-    for (i = share; i < o->chunk_count; i += memopt_i_min(shares, o->chunk_count - i))
-        count += memopt_i_optim_task_piece(&pass, i, 0);
-    if (skipped) *skipped = count;
-    return MEMOPT_OK;
-}
-
-/* Adafactor's passes are a tensor's own; the others' go over all tensors at once. */
-static void memopt_i_optim_step_all(memopt_optim *o) {
-    memopt_i_optim_task pass = memopt_i_optim_task_of(0, 0, 0, MEMOPT_I_OPTIM_MEASURE);
-    size_t i;
-    int again;
-
-    pass.all = 1;
-    if (o->desc.kind != MEMOPT_OPTIM_ADAFACTOR) {
-        if (memopt_i_kind_measures(o->desc.kind)) {
-            (void)memopt_i_optim_task_run(o, &pass);
-            for (i = 0; i < o->desc.tensor_count; ++i) (void)memopt_optim_join(o, i, &again);
-        }
-        pass.mode = MEMOPT_I_OPTIM_APPLY;
-        o->skipped += memopt_i_optim_task_run(o, &pass);
-        for (i = 0; i < o->desc.tensor_count; ++i) o->parts[i].applied = o->parts[i].held;
-    } else
-        for (i = 0; i < o->desc.tensor_count; ++i) {
-            if (!o->parts[i].held) continue;
-            for (again = 1; again; ) {
-                (void)memopt_i_adafactor_measure(o, i, 0, o->parts[i].held);
-                (void)memopt_optim_join(o, i, &again);
-            }
-            (void)memopt_i_optim_apply(o, i, 0, o->parts[i].held);
-        }
-}
-
-/* What begin does not look at. */
-static memopt_status memopt_i_optim_step_check(memopt_optim *o, const memopt_optim_run *run) {
-    size_t i;
-    memopt_status s;
-
-    if (!o) return MEMOPT_ERR_ARGUMENT;
-    if (!run) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "run is NULL");
-    if (run->fused) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "a fused step is applied tensor by tensor");
-    for (i = 0; i < o->desc.tensor_count; ++i) {
-        if (memopt_i_kind_measures(o->desc.kind) && memopt_i_part_is_cut(&o->desc, &o->desc.tensors[i]))
-            return memopt_i_optim_fail_at(o, MEMOPT_ERR_ARGUMENT,
-                "the part begins or ends where a slice may not: measure it with memopt_optim_measure_part", i);
-        if ((s = memopt_i_optim_pointers_check(o, i)) != MEMOPT_OK) return s;
-    }
-    return MEMOPT_OK;
-}
-
-MEMOPT_API memopt_status memopt_optim_step(memopt_optim *o, const memopt_optim_run *run) {
-    memopt_status s = memopt_i_optim_step_check(o, run);
-
-    if (!s) s = memopt_optim_begin(o, run);
-    if (s) return s;
-    memopt_i_optim_step_all(o);
-    return memopt_optim_end(o);
-}
-
-MEMOPT_API memopt_status memopt_optim_sums(memopt_optim *o, size_t tensor, double **sums, size_t *count) {
+/* The sums of a tensor's slices measured here; those of other ranks are 0. */
+static memopt_status memopt_i_optim_sums(memopt_optim *o, size_t tensor, double **sums, size_t *count) {
     if (!o) return MEMOPT_ERR_ARGUMENT;
     if (!sums || !count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "sums or count is NULL");
     if (o->active != MEMOPT_I_OPTIM_BEGUN) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
@@ -20849,19 +20826,6 @@ MEMOPT_API memopt_status memopt_optim_sums(memopt_optim *o, size_t tensor, doubl
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) *sums = memopt_i_adafactor_shared(o, tensor, count);
     return MEMOPT_OK;
 }
-
-MEMOPT_API int memopt_optim_needs_measure(const memopt_optim *o) { return o && memopt_i_kind_measures(o->desc.kind); }
-
-MEMOPT_API size_t memopt_optim_applied(const memopt_optim *o, size_t tensor) {
-    return o && tensor < o->desc.tensor_count ? o->parts[tensor].applied : 0;
-}
-
-MEMOPT_API uint64_t memopt_optim_skipped(const memopt_optim *o) { return o ? o->skipped : 0; }
-
-MEMOPT_API memopt_error memopt_optim_error(const memopt_optim *o) {
-    return o ? o->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the optimizer is NULL");
-}
-
 MEMOPT_I_SMALL_END
 
 #endif /* groups */
@@ -38326,7 +38290,7 @@ static memopt_status memopt_i_shard_apply(memopt_shard *x, size_t t, size_t firs
     x->is_changed = 1;
     if (x->sums_of_group)
         part->gradients = memopt_i_shard_own_sums(x, x->tensors[t].group, x->places[t] + part->first);
-    if (!x->steps_there) return memopt_optim_apply(x->optim, t, first, count);
+    if (!x->steps_there) return memopt_i_optim_apply(x->optim, t, first, count);
     return x->kernels.apply_fn(x->device.user, x->optim, t, first, count, x->scratch, memopt_i_shard_scratch_bytes(x));
 }
 
@@ -38391,7 +38355,7 @@ static memopt_status memopt_i_shard_step_tile(memopt_shard *x) {
         if (!slice.gradients)
             slice.gradients = memopt_i_shard_own_sums(x, tile->group, x->places[t] + slice.first);
         x->is_changed |= !x->is_atomic;
-        s = memopt_i_optim_apply(x->optim, t, memopt_i_shard_select_slice(x, t, &slice), slice.held);
+        s = memopt_i_optim_apply_at(x->optim, t, memopt_i_shard_select_slice(x, t, &slice), slice.held);
     }
     return memopt_i_shard_break_step(x, s);
 }
@@ -39070,7 +39034,7 @@ MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler
 }
 MEMOPT_I_SMALL_END
 
-/* @section shard : shard_norm
+/* @section shard : optim_ranks shard_norm
    The step, and what makes ranks alike.
    Problem    What every rank holds alike keeps a model from fitting: states above all, then gradients, then weights.
               Cut among ranks, a step must give the bits that it gives uncut, or nobody can tell a fault from rounding.
@@ -39117,15 +39081,15 @@ static memopt_status memopt_i_shard_measure_parts(memopt_shard *x, size_t first,
     memopt_status s = MEMOPT_OK;
     size_t r, t, count = 0;
 
-    for (t = first; t < end; ++t) (void)memopt_optim_measure_part(x->optim, t, NULL);
+    for (t = first; t < end; ++t) (void)memopt_i_optim_measure_cut(x->optim, t, NULL);
     for (r = 0; !s && r < x->ranks; ++r) {
         for (t = first; r == x->rank && t < end; ++t)
-            (void)memopt_optim_measure_part(x->optim, t, carries + x->groups[x->tensors[t].group].carry_at);
+            (void)memopt_i_optim_measure_cut(x->optim, t, carries + x->groups[x->tensors[t].group].carry_at);
         call.root = r;
         if (r + 1 < x->ranks) s = memopt_i_shard_run(x, x->desc.comm, &call);
     }
     for (t = first; !s && t < end; ++t) {
-        (void)memopt_optim_sums(x->optim, t, &sums, &count);
+        (void)memopt_i_optim_sums(x->optim, t, &sums, &count);
         s = memopt_i_shard_add_up(x, sums, count);
     }
     return s;
@@ -39139,10 +39103,10 @@ static memopt_status memopt_i_shard_step_measured(memopt_shard *x, const memopt_
 
     while (!s && again) {
         s = memopt_i_shard_measure_parts(x, 0, x->desc.tensor_count);
-        for (t = 0; !s && t < x->desc.tensor_count; ++t) (void)memopt_optim_join(x->optim, t, &again);
+        for (t = 0; !s && t < x->desc.tensor_count; ++t) (void)memopt_i_optim_join(x->optim, t, &again);
     }
     for (t = 0; !s && t < x->desc.tensor_count; ++t)
-        if (x->parts[t].held) (void)memopt_optim_apply(x->optim, t, x->parts[t].first, x->parts[t].held);
+        if (x->parts[t].held) (void)memopt_i_optim_apply(x->optim, t, x->parts[t].first, x->parts[t].held);
     return s ? s : memopt_optim_end(x->optim);
 }
 
@@ -39163,12 +39127,12 @@ static memopt_status memopt_i_shard_step_measured_tensor(memopt_shard *x, size_t
     while (!s && again) {
         s = x->carry_count && x->ranks > 1
           ? memopt_i_shard_measure_parts(x, t, t + 1)
-          : memopt_optim_measure(x->optim, t, x->parts[t].first, x->parts[t].held);
-        if (!s) (void)memopt_optim_join(x->optim, t, &again);
+          : memopt_i_optim_measure(x->optim, t, x->parts[t].first, x->parts[t].held);
+        if (!s) (void)memopt_i_optim_join(x->optim, t, &again);
     }
     if (s || !x->parts[t].held) return s;
     x->is_changed |= !x->is_atomic;
-    return memopt_i_optim_apply(x->optim, t, ahead, x->parts[t].held);
+    return memopt_i_optim_apply_at(x->optim, t, ahead, x->parts[t].held);
 }
 
 /* A tile has whole tensors. All ranks go through them in their order, whatever tiles they have. */
@@ -39404,7 +39368,7 @@ MEMOPT_API memopt_status memopt_shard_step_inside(memopt_shard *shard, const mem
     if (!shard) return MEMOPT_ERR_ARGUMENT;
     if (shard->is_broken) return MEMOPT_ERR_STATE;
     if (!run || !run->fused) return memopt_i_fail(&shard->error, MEMOPT_ERR_ARGUMENT, "the run is not fused");
-    if (memopt_optim_needs_measure(shard->optim))
+    if (memopt_i_kind_measures(shard->optim->desc.kind))
         return memopt_i_fail(&shard->error, MEMOPT_ERR_ARGUMENT,
                              "a step inside backward cannot measure whole tensors, as LAMB, LARS and Adafactor do");
     if (shard->is_fused || shard->state == MEMOPT_I_SHARD_SUMMED

@@ -7047,7 +7047,7 @@ PUBLIC status_t api::memopt_cuda_optim_sums(memopt_optim *optim, size_t tensor, 
     double *sums = NULL;
 
     if (!s && (!d_sums || !count)) s = MEMOPT_CUDA_ERR_NULL;
-    if (!s) s = memopt_optim_sums(optim, tensor, &sums, count);
+    if (!s) s = memopt_i_optim_sums(optim, tensor, &sums, count);
     if (!s) *d_sums = c.at.sums + (sums - optim->sums); /* the same place in both */
     return s;
 }

@@ -438,18 +438,18 @@ static memopt_threads adafactor_threads(int level, int workers, uint64_t *seed) 
 /* A step in slices of `grains` grains, the last slices first where `backwards`; 0: all at once. */
 static void adafactor_sliced(adafactor_bench *b, const memopt_optim_run *run, size_t grains) {
     const size_t first = b->tensor.first, held = b->tensor.held ? b->tensor.held : b->tensor.count - first;
-    const size_t size = grains * memopt_optim_slice_alignment(b->optim, 0); size_t at; int again = 1, passes = 0;
+    const size_t size = grains * memopt_i_optim_slice_alignment(&b->optim->desc, &b->optim->desc.tensors[0]); size_t at; int again = 1, passes = 0;
     if (!grains) { CHECK(memopt_optim_step(b->optim, run) == MEMOPT_OK); return; }
     CHECK(memopt_optim_begin(b->optim, run) == MEMOPT_OK);
     for (; again; ++passes) {
         for (at = 0; at < held; at += size)
-            CHECK(memopt_optim_measure(b->optim, 0, first + at, held - at < size ? held - at : size) == MEMOPT_OK);
-        CHECK(memopt_optim_join(b->optim, 0, &again) == MEMOPT_OK);
+            CHECK(memopt_i_optim_measure(b->optim, 0, first + at, held - at < size ? held - at : size) == MEMOPT_OK);
+        CHECK(memopt_i_optim_join(b->optim, 0, &again) == MEMOPT_OK);
     }
     CHECK(passes == 2);
     for (at = 0; at < held; at += size) {
         CHECK(memopt_optim_applied(b->optim, 0) == at);
-        CHECK(memopt_optim_apply(b->optim, 0, first + at, held - at < size ? held - at : size) == MEMOPT_OK);
+        CHECK(memopt_i_optim_apply(b->optim, 0, first + at, held - at < size ? held - at : size) == MEMOPT_OK);
     }
     CHECK(memopt_optim_end(b->optim) == MEMOPT_OK);
 }
@@ -595,8 +595,8 @@ static void adafactor_sums_at(int level, int workers) {
     }
     adafactor_set_weights(&b, s.w, n);
     adafactor_set_gradients(&b, g, n);
-    CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_OK && memopt_optim_measure(b.optim, 0, 0, n) == MEMOPT_OK);
-    CHECK(memopt_optim_sums(b.optim, 0, &sums, &count) == MEMOPT_OK && count == 70 + 32 * 301);
+    CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_OK && memopt_i_optim_measure(b.optim, 0, 0, n) == MEMOPT_OK);
+    CHECK(memopt_i_optim_sums(b.optim, 0, &sums, &count) == MEMOPT_OK && count == 70 + 32 * 301);
     for (i = 0; i < c.rows; ++i) {
         double row[16] = { 0 };
         for (j = 0; j < c.columns; ++j) {
@@ -613,8 +613,8 @@ static void adafactor_sums_at(int level, int workers) {
         CHECK_AT(!memcmp(sums + 70 + i, &sum, sizeof sum), i);
     }
     adafactor_model_means(&c, &s, g, panel, 0, 1, 1, 1e-30f, across, along);
-    CHECK(memopt_optim_join(b.optim, 0, &again) == MEMOPT_OK && memopt_optim_measure(b.optim, 0, 0, n) == MEMOPT_OK);
-    CHECK(memopt_optim_sums(b.optim, 0, &sums, &count) == MEMOPT_OK && count == 64);
+    CHECK(memopt_i_optim_join(b.optim, 0, &again) == MEMOPT_OK && memopt_i_optim_measure(b.optim, 0, 0, n) == MEMOPT_OK);
+    CHECK(memopt_i_optim_sums(b.optim, 0, &sums, &count) == MEMOPT_OK && count == 64);
     for (i = 0; i < 32; ++i) {
         double x = 0, w = 0;
         for (j = i * panel; j < (i + 1) * panel && j < c.rows; ++j) {
@@ -673,9 +673,9 @@ static void adafactor_sums_of_a_part(void) {
         adafactor_set_gradients(&b[rank], rank ? x + first : x, rank ? n - first : n);
         CHECK(memopt_optim_begin(b[rank].optim, &run) == MEMOPT_OK);
     }
-    CHECK(memopt_optim_measure(b[0].optim, 0, 0, n) == MEMOPT_OK);
-    CHECK(memopt_optim_measure(b[1].optim, 0, first, n - first) == MEMOPT_OK);
-    for (rank = 0; rank < 2; ++rank) CHECK(memopt_optim_sums(b[rank].optim, 0, &sums[rank], &count) == MEMOPT_OK);
+    CHECK(memopt_i_optim_measure(b[0].optim, 0, 0, n) == MEMOPT_OK);
+    CHECK(memopt_i_optim_measure(b[1].optim, 0, first, n - first) == MEMOPT_OK);
+    for (rank = 0; rank < 2; ++rank) CHECK(memopt_i_optim_sums(b[rank].optim, 0, &sums[rank], &count) == MEMOPT_OK);
     for (i = 0; i < count; ++i) { /* rows 48 and up; panels 16 and up */
         const int own = i < 96 ? i >= 48 : (i - 96) / 64 >= 16;
         const double expected = own ? sums[0][i] : 0;
@@ -683,11 +683,11 @@ static void adafactor_sums_of_a_part(void) {
         CHECK_AT(sums[0][i] > 0, i);
     }
     memcpy(sums[1], sums[0], count * sizeof(double));
-    CHECK(memopt_optim_join(b[0].optim, 0, &again) == MEMOPT_OK
-        && memopt_optim_join(b[1].optim, 0, &again) == MEMOPT_OK);
-    CHECK(memopt_optim_measure(b[0].optim, 0, 0, n) == MEMOPT_OK);
-    CHECK(memopt_optim_measure(b[1].optim, 0, first, n - first) == MEMOPT_OK);
-    for (rank = 0; rank < 2; ++rank) CHECK(memopt_optim_sums(b[rank].optim, 0, &sums[rank], &count) == MEMOPT_OK);
+    CHECK(memopt_i_optim_join(b[0].optim, 0, &again) == MEMOPT_OK
+        && memopt_i_optim_join(b[1].optim, 0, &again) == MEMOPT_OK);
+    CHECK(memopt_i_optim_measure(b[0].optim, 0, 0, n) == MEMOPT_OK);
+    CHECK(memopt_i_optim_measure(b[1].optim, 0, first, n - first) == MEMOPT_OK);
+    for (rank = 0; rank < 2; ++rank) CHECK(memopt_i_optim_sums(b[rank].optim, 0, &sums[rank], &count) == MEMOPT_OK);
     for (i = 0; i < count; ++i) {
         const double expected = i >= 32 ? sums[0][i] : 0;
         CHECK_AT(!memcmp(&sums[1][i], &expected, sizeof expected) && sums[0][i] > 0, i);
@@ -776,15 +776,15 @@ static void adafactor_ranks_case(const adafactor_case *k, size_t split) {
             double *sums[2] = { NULL, NULL }; size_t count[2] = { 0, 0 };
             const size_t all = adafactor_is_matrix(k) ? k->rows + 32 * k->columns : 0;
             for (rank = 0; rank < 2; ++rank) {
-                CHECK(memopt_optim_measure(b[rank].optim, 0, first[rank], held[rank]) == MEMOPT_OK);
-                CHECK(memopt_optim_sums(b[rank].optim, 0, &sums[rank], &count[rank]) == MEMOPT_OK);
+                CHECK(memopt_i_optim_measure(b[rank].optim, 0, first[rank], held[rank]) == MEMOPT_OK);
+                CHECK(memopt_i_optim_sums(b[rank].optim, 0, &sums[rank], &count[rank]) == MEMOPT_OK);
                 CHECK(count[rank] == (passes ? 64 : all));
             }
             for (i = 0; i < count[0]; ++i) sums[0][i] = sums[1][i] = sums[0][i] + sums[1][i];
-            for (rank = 0; rank < 2; ++rank) CHECK(memopt_optim_join(b[rank].optim, 0, &again) == MEMOPT_OK);
+            for (rank = 0; rank < 2; ++rank) CHECK(memopt_i_optim_join(b[rank].optim, 0, &again) == MEMOPT_OK);
         }
         for (rank = 0; rank < 2; ++rank) {
-            CHECK(memopt_optim_apply(b[rank].optim, 0, first[rank], held[rank]) == MEMOPT_OK);
+            CHECK(memopt_i_optim_apply(b[rank].optim, 0, first[rank], held[rank]) == MEMOPT_OK);
             CHECK(memopt_optim_end(b[rank].optim) == MEMOPT_OK);
         }
         CHECK(memopt_optim_skipped(b[0].optim) + memopt_optim_skipped(b[1].optim) == 7);
@@ -821,8 +821,8 @@ static void adafactor_state_case(const adafactor_case *k, size_t bytes, int bits
     else CHECK(!v.columns);
     if (k->moment) CHECK(v.bits == bits
         && (const unsigned char *)v.moment[0] == state + 64 + (blocks * 4 + 63) / 64 * 64);
-    CHECK(memopt_optim_needs_measure(b.optim));
-    CHECK(memopt_optim_slice_alignment(b.optim, 0) == adafactor_panel(k) * (adafactor_is_matrix(k) ? k->columns : 1));
+    CHECK(memopt_i_kind_measures(b.optim->desc.kind));
+    CHECK(memopt_i_optim_slice_alignment(&b.optim->desc, &b.optim->desc.tensors[0]) == adafactor_panel(k) * (adafactor_is_matrix(k) ? k->columns : 1));
     adafactor_close(&b);
 }
 static void adafactor_states(void) {
@@ -871,23 +871,23 @@ static void adafactor_order(void) {
     adafactor_open_ones(&b, &c, NULL);
     before = (unsigned char *)malloc(b.state_bytes + n * 4);
     memcpy(before, b.state, b.state_bytes); memcpy(before + b.state_bytes, b.tensor.weights, n * 4);
-    CHECK(memopt_optim_measure(b.optim, 0, 0, n) == MEMOPT_ERR_STATE
-        && memopt_optim_join(b.optim, 0, &again) == MEMOPT_ERR_STATE);
-    CHECK(memopt_optim_apply(b.optim, 0, 0, n) == MEMOPT_ERR_STATE
-        && memopt_optim_sums(b.optim, 0, &sums, &count) == MEMOPT_ERR_STATE);
+    CHECK(memopt_i_optim_measure(b.optim, 0, 0, n) == MEMOPT_ERR_STATE
+        && memopt_i_optim_join(b.optim, 0, &again) == MEMOPT_ERR_STATE);
+    CHECK(memopt_i_optim_apply(b.optim, 0, 0, n) == MEMOPT_ERR_STATE
+        && memopt_i_optim_sums(b.optim, 0, &sums, &count) == MEMOPT_ERR_STATE);
     CHECK(again == 7 && memopt_optim_begin(b.optim, &run) == MEMOPT_OK);
-    CHECK(memopt_optim_apply(b.optim, 0, 0, n) == MEMOPT_ERR_STATE); /* not measured */
-    CHECK(memopt_optim_measure(b.optim, 0, slice_alignment / 2, slice_alignment) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_optim_measure(b.optim, 0, 64, slice_alignment) == MEMOPT_ERR_ARGUMENT); /* a row is no panel */
-    CHECK(memopt_optim_measure(b.optim, 0, 0, slice_alignment - 64) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_optim_measure(b.optim, 0, 0, n + 1) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_optim_measure(b.optim, 0, 0, n) == MEMOPT_OK && memopt_optim_join(b.optim, 0, &again) == MEMOPT_OK
+    CHECK(memopt_i_optim_apply(b.optim, 0, 0, n) == MEMOPT_ERR_STATE); /* not measured */
+    CHECK(memopt_i_optim_measure(b.optim, 0, slice_alignment / 2, slice_alignment) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_optim_measure(b.optim, 0, 64, slice_alignment) == MEMOPT_ERR_ARGUMENT); /* a row is no panel */
+    CHECK(memopt_i_optim_measure(b.optim, 0, 0, slice_alignment - 64) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_optim_measure(b.optim, 0, 0, n + 1) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_optim_measure(b.optim, 0, 0, n) == MEMOPT_OK && memopt_i_optim_join(b.optim, 0, &again) == MEMOPT_OK
         && again == 1);
-    CHECK(memopt_optim_apply(b.optim, 0, 0, n) == MEMOPT_ERR_STATE); /* only once measured */
-    CHECK(memopt_optim_measure(b.optim, 0, 0, n) == MEMOPT_OK && memopt_optim_join(b.optim, 0, &again) == MEMOPT_OK
+    CHECK(memopt_i_optim_apply(b.optim, 0, 0, n) == MEMOPT_ERR_STATE); /* only once measured */
+    CHECK(memopt_i_optim_measure(b.optim, 0, 0, n) == MEMOPT_OK && memopt_i_optim_join(b.optim, 0, &again) == MEMOPT_OK
         && again == 0);
-    CHECK(memopt_optim_measure(b.optim, 0, 0, n) == MEMOPT_ERR_STATE
-        && memopt_optim_join(b.optim, 0, &again) == MEMOPT_ERR_STATE);
+    CHECK(memopt_i_optim_measure(b.optim, 0, 0, n) == MEMOPT_ERR_STATE
+        && memopt_i_optim_join(b.optim, 0, &again) == MEMOPT_ERR_STATE);
     /* it only read */
     CHECK(!memcmp(before, b.state, b.state_bytes) && !memcmp(before + b.state_bytes, b.tensor.weights, n * 4));
     CHECK(memopt_optim_end(b.optim) == MEMOPT_OK && memopt_optim_applied(b.optim, 0) == 0);
@@ -896,12 +896,12 @@ static void adafactor_order(void) {
     CHECK(memcmp(before, b.state, b.state_bytes) && memcmp(before + b.state_bytes, b.tensor.weights, n * 4));
     CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_OK);
     for (again = 1; again; ) {
-        CHECK(memopt_optim_measure(b.optim, 0, 0, n) == MEMOPT_OK
-            && memopt_optim_join(b.optim, 0, &again) == MEMOPT_OK);
+        CHECK(memopt_i_optim_measure(b.optim, 0, 0, n) == MEMOPT_OK
+            && memopt_i_optim_join(b.optim, 0, &again) == MEMOPT_OK);
     }
-    CHECK(memopt_optim_apply(b.optim, 0, 0, slice_alignment) == MEMOPT_OK
-        && memopt_optim_apply(b.optim, 0, slice_alignment, n - slice_alignment) == MEMOPT_OK);
-    CHECK(memopt_optim_apply(b.optim, 0, 0, slice_alignment) == MEMOPT_ERR_STATE
+    CHECK(memopt_i_optim_apply(b.optim, 0, 0, slice_alignment) == MEMOPT_OK
+        && memopt_i_optim_apply(b.optim, 0, slice_alignment, n - slice_alignment) == MEMOPT_OK);
+    CHECK(memopt_i_optim_apply(b.optim, 0, 0, slice_alignment) == MEMOPT_ERR_STATE
           && memopt_optim_end(b.optim) == MEMOPT_OK);
     free(before);
     adafactor_close(&b);
@@ -918,12 +918,12 @@ static void adafactor_measured_anyhow(void) {
         for (at = n / slice_alignment * slice_alignment + slice_alignment; at; at -= slice_alignment) {
             const size_t first = at - slice_alignment,
                 count = n - first < slice_alignment ? n - first : slice_alignment;
-            CHECK(memopt_optim_measure(b.optim, 0, first, count) == MEMOPT_OK);
-            if (at / slice_alignment % 2) CHECK(memopt_optim_measure(b.optim, 0, first, n - first) == MEMOPT_OK);
+            CHECK(memopt_i_optim_measure(b.optim, 0, first, count) == MEMOPT_OK);
+            if (at / slice_alignment % 2) CHECK(memopt_i_optim_measure(b.optim, 0, first, n - first) == MEMOPT_OK);
         }
-        CHECK(memopt_optim_join(b.optim, 0, &again) == MEMOPT_OK);
+        CHECK(memopt_i_optim_join(b.optim, 0, &again) == MEMOPT_OK);
     }
-    CHECK(memopt_optim_apply(b.optim, 0, 0, n) == MEMOPT_OK && memopt_optim_end(b.optim) == MEMOPT_OK);
+    CHECK(memopt_i_optim_apply(b.optim, 0, 0, n) == MEMOPT_OK && memopt_optim_end(b.optim) == MEMOPT_OK);
     CHECK(!memcmp(a.state, b.state, a.state_bytes) && !memcmp(a.tensor.weights, b.tensor.weights, n * 4));
     adafactor_close(&a); adafactor_close(&b);
 }
@@ -945,11 +945,11 @@ static void adafactor_fused(void) { /* inside backward: the same bits, and stopp
     run.step = 2;
     CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_OK);
     for (again = 1; again; )
-        CHECK(memopt_optim_measure(b.optim, 0, 0, n) == MEMOPT_OK
-            && memopt_optim_join(b.optim, 0, &again) == MEMOPT_OK);
+        CHECK(memopt_i_optim_measure(b.optim, 0, 0, n) == MEMOPT_OK
+            && memopt_i_optim_join(b.optim, 0, &again) == MEMOPT_OK);
     memcpy(kept, b.tensor.weights, n * 4);
-    CHECK(memopt_optim_apply(b.optim, 0, 0, half) == MEMOPT_OK);
-    CHECK(memopt_optim_apply(b.optim, 0, half, n - half) == MEMOPT_ERR_STATE
+    CHECK(memopt_i_optim_apply(b.optim, 0, 0, half) == MEMOPT_OK);
+    CHECK(memopt_i_optim_apply(b.optim, 0, half, n - half) == MEMOPT_ERR_STATE
         && memopt_optim_applied(b.optim, 0) == half);
     CHECK(memcmp(kept, b.tensor.weights, half * 4)
         && !memcmp(kept + half, (float *)b.tensor.weights + half, (n - half) * 4));

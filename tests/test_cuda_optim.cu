@@ -249,7 +249,7 @@ static void cuda_optim_empty(void) {
         cuda_optim_groups(g, s.kind, s.moment);
         run = cuda_optim_run(g, 3);
         CHECK(cuda_optim_begin(p, &run, 0, 0) == 0);
-        for (again = memopt_optim_needs_measure(p->gpu.optim); again; )
+        for (again = memopt_i_kind_measures(p->gpu.optim->desc.kind); again; )
             CHECK(memopt_cuda_optim_join(p->gpu.optim, 0, &again, p->d_scratch, p->scratch_bytes, NULL) == 0);
         CHECK(memopt_cuda_optim_end(p->gpu.optim) == 0);
         cuda_optim_close(p);
@@ -454,7 +454,7 @@ static void cuda_optim_far(void) {
 }
 /* In slices of any order; parts of a tensor, whose sums are added up as ranks do it: the bits of the whole. */
 static void cuda_optim_slices(cuda_optim_pair *p, const memopt_optim_run *run, size_t tensor, int what) {
-    const size_t slice_alignment = memopt_optim_slice_alignment(p->gpu.optim, tensor),
+    const size_t slice_alignment = memopt_i_optim_slice_alignment(&p->gpu.optim->desc, &p->gpu.optim->desc.tensors[tensor]),
     first = p->gpu.tensor[tensor].first,
         n = p->held[tensor];
     size_t at = first + n, size = slice_alignment; (void)run;
@@ -508,7 +508,7 @@ static void cuda_optim_add_sums(cuda_optim_pair *const *p, int ranks, int device
     for (r = 0; r < ranks; ++r)
         if (device) CHECK(memopt_cuda_optim_sums(p[r]->gpu.optim, 0, p[r]->d_scratch, p[r]->scratch_bytes, &sums[r],
                                                  &n) == 0);
-        else CHECK(memopt_optim_sums(p[r]->cpu.optim, 0, &sums[r], &n) == MEMOPT_OK);
+        else CHECK(memopt_i_optim_sums(p[r]->cpu.optim, 0, &sums[r], &n) == MEMOPT_OK);
     all = (double *)calloc(n + 1, sizeof *all); one = (double *)calloc(n + 1, sizeof *one);
     for (r = 0; r < ranks; ++r) {
         if (device) test_get(one, sums[r], n * sizeof *one);
@@ -523,7 +523,7 @@ static void cuda_optim_add_sums(cuda_optim_pair *const *p, int ranks, int device
 /* Rounded to a ratio of floats, an order of summation hardly shows: the sums themselves. */
 static void cuda_optim_same_sums(const cuda_optim_pair *p, int at) {
     double *host, *device, *got; size_t n = 0, m = 0;
-    CHECK(memopt_optim_sums(p->cpu.optim, 0, &host, &n) == MEMOPT_OK);
+    CHECK(memopt_i_optim_sums(p->cpu.optim, 0, &host, &n) == MEMOPT_OK);
     CHECK(memopt_cuda_optim_sums(p->gpu.optim, 0, p->d_scratch, p->scratch_bytes, &device, &m) == 0 && m == n);
     got = (double *)malloc(n * sizeof *got + 1);
     test_get(got, device, n * sizeof *got);
@@ -541,7 +541,7 @@ static void cuda_optim_parts(void) {
         s.count[0] = i >= 7 ? 20480 : 200000; s.columns[0] = i % 2 ? 0 : 100; s.weights = MEMOPT_I_WEIGHTS_BF16;
         if (i >= 7) s.columns[0] = i == 7 ? 128 : 64;
         p[0] = cuda_optim_open(&s);
-        slice_alignment = memopt_optim_slice_alignment(p[0]->gpu.optim, 0);
+        slice_alignment = memopt_i_optim_slice_alignment(&p[0]->gpu.optim->desc, &p[0]->gpu.optim->desc.tensors[0]);
         cuda_optim_close(p[0]);
         test_device_free(0);
         cut[0] = 0;
@@ -562,20 +562,20 @@ static void cuda_optim_parts(void) {
             }
             for (there = measures; there; there = again) {
                 for (again = r = 0; r < 3; ++r) {
-                    CHECK(memopt_optim_measure(p[r]->cpu.optim, 0, cut[r], p[r]->held[0]) == MEMOPT_OK);
+                    CHECK(memopt_i_optim_measure(p[r]->cpu.optim, 0, cut[r], p[r]->held[0]) == MEMOPT_OK);
                     cuda_optim_slices(p[r], &run, 0, 0);
                 }
                 for (r = 0; r < 3; ++r) cuda_optim_same_sums(p[r], i * 10 + r);
                 cuda_optim_add_sums(p, 3, 0);
                 cuda_optim_add_sums(p, 3, 1);
                 for (r = 0; r < 3; ++r) {
-                    CHECK(memopt_optim_join(p[r]->cpu.optim, 0, &again) == MEMOPT_OK);
+                    CHECK(memopt_i_optim_join(p[r]->cpu.optim, 0, &again) == MEMOPT_OK);
                     CHECK(memopt_cuda_optim_join(p[r]->gpu.optim, 0, &again, p[r]->d_scratch, p[r]->scratch_bytes,
                                                  NULL) == 0);
                 }
             }
             for (r = 0; r < 3; ++r) {
-                CHECK(memopt_optim_apply(p[r]->cpu.optim, 0, cut[r], p[r]->held[0]) == MEMOPT_OK);
+                CHECK(memopt_i_optim_apply(p[r]->cpu.optim, 0, cut[r], p[r]->held[0]) == MEMOPT_OK);
                 cuda_optim_slices(p[r], &run, 0, 1);
                 CHECK(memopt_optim_end(p[r]->cpu.optim) == MEMOPT_OK && memopt_cuda_optim_end(p[r]->gpu.optim) == 0);
                 cuda_optim_same(p[r], (uint64_t)i * 100 + t * 10 + (uint64_t)r);
@@ -621,23 +621,23 @@ static void cuda_optim_fused(void) {
             CHECK(memopt_optim_begin(p->cpu.optim, &run) == MEMOPT_OK);
             CHECK(cuda_optim_begin(p, &run, (int)(run.step + (uint64_t)i / 2) % 2, 0) == 0);
             for (k = 2; k >= 0 && measures; --k) for (again = 1; again; ) {
-                CHECK(memopt_optim_measure(p->cpu.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK);
+                CHECK(memopt_i_optim_measure(p->cpu.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK);
                 CHECK(memopt_cuda_optim_measure(p->gpu.optim, (size_t)k, 0, s.count[k], p->d_scratch, p->scratch_bytes,
                                                 NULL) == 0);
-                CHECK(memopt_optim_join(p->cpu.optim, (size_t)k, &again) == MEMOPT_OK);
+                CHECK(memopt_i_optim_join(p->cpu.optim, (size_t)k, &again) == MEMOPT_OK);
                 CHECK(memopt_cuda_optim_join(p->gpu.optim, (size_t)k, &again, p->d_scratch, p->scratch_bytes,
                                              NULL) == 0);
             }
-            first = memopt_optim_slice_alignment(p->gpu.optim, 2);
+            first = memopt_i_optim_slice_alignment(&p->gpu.optim->desc, &p->gpu.optim->desc.tensors[2]);
             CHECK(memopt_cuda_optim_apply(p->gpu.optim, 2, 0, first, p->d_scratch, p->scratch_bytes, NULL) == 0);
             CHECK(memopt_cuda_optim_apply(p->gpu.optim, 2, first, n - first, p->d_scratch, p->scratch_bytes,
                                           NULL) == 0);
             CHECK(memopt_cuda_optim_apply(p->gpu.optim, 1, 0, s.count[1], p->d_scratch, p->scratch_bytes, NULL) == 0);
             CHECK(memopt_cuda_optim_apply(p->gpu.optim, 0, 0, s.count[0], p->d_scratch, p->scratch_bytes, NULL) == 0);
             CHECK(memopt_cuda_optim_end(p->gpu.optim) == 0);
-            CHECK(memopt_optim_apply(p->cpu.optim, 2, 0, first) == MEMOPT_OK);
+            CHECK(memopt_i_optim_apply(p->cpu.optim, 2, 0, first) == MEMOPT_OK);
             for (k = 2; k >= 0; --k)
-                CHECK(memopt_optim_apply(p->cpu.optim, (size_t)k, k == 2 ? first : 0, k == 2 ? n - first : s.count[k])
+                CHECK(memopt_i_optim_apply(p->cpu.optim, (size_t)k, k == 2 ? first : 0, k == 2 ? n - first : s.count[k])
                       == (run.step == 1 ? MEMOPT_OK : MEMOPT_ERR_STATE));
             CHECK(memopt_optim_end(p->cpu.optim) == (run.step == 1 ? MEMOPT_OK : MEMOPT_ERR_STATE));
             if (run.step == 1) cuda_optim_same(p, (uint64_t)i);

@@ -714,18 +714,18 @@ static memopt_status optim_sliced(const optim_model *m, memopt_optim *o, const m
     size_t cut[64], n, k, i; int again; memopt_status s = memopt_optim_begin(o, run);
     if (s) return s;
     for (k = m->desc.tensor_count; k-- > 0; ) {
-        const size_t slice_alignment = memopt_optim_slice_alignment(o, k), first = m->tensor[k].first;
+        const size_t slice_alignment = memopt_i_optim_slice_alignment(&o->desc, &o->desc.tensors[k]), first = m->tensor[k].first;
         for (n = 0, i = 0; i < m->held[k] && n < 62; ++n) {
             cut[n] = i; i += slice_alignment * (1 + test_below(seed, 5));
         }
         cut[n] = m->held[k];
-        again = memopt_optim_needs_measure(o);
+        again = memopt_i_kind_measures(o->desc.kind);
         while (again) {
-            for (i = n; i-- > 0; ) if ((s = memopt_optim_measure(o, k, first + cut[i], cut[i + 1] - cut[i])) != MEMOPT_OK) return s;
-            s = memopt_optim_join(o, k, &again);
+            for (i = n; i-- > 0; ) if ((s = memopt_i_optim_measure(o, k, first + cut[i], cut[i + 1] - cut[i])) != MEMOPT_OK) return s;
+            s = memopt_i_optim_join(o, k, &again);
             if (s) return s;
         }
-        for (i = n; i-- > 0; ) if ((s = memopt_optim_apply(o, k, first + cut[i], cut[i + 1] - cut[i])) != MEMOPT_OK) return s;
+        for (i = n; i-- > 0; ) if ((s = memopt_i_optim_apply(o, k, first + cut[i], cut[i + 1] - cut[i])) != MEMOPT_OK) return s;
         if (memopt_optim_applied(o, k) != m->held[k]) return MEMOPT_ERR_CORRUPT;
     }
     return memopt_optim_end(o);
@@ -1162,8 +1162,8 @@ static void optim_parts_of(const optim_spec *whole, const size_t *cut, int parts
         for (k = 0; k < parts; ++k) {
             optim_feed(&p[k], t);
             CHECK(memopt_optim_begin(p[k].optim, &run) == MEMOPT_OK);
-            if (memopt_optim_needs_measure(p[k].optim)) CHECK(memopt_optim_measure(p[k].optim, 0, cut[k], p[k].held[0]) == MEMOPT_OK);
-            CHECK(memopt_optim_sums(p[k].optim, 0, &sums[k], &count[k]) == MEMOPT_OK && count[k] == count[0]);
+            if (memopt_i_kind_measures(p[k].optim->desc.kind)) CHECK(memopt_i_optim_measure(p[k].optim, 0, cut[k], p[k].held[0]) == MEMOPT_OK);
+            CHECK(memopt_i_optim_sums(p[k].optim, 0, &sums[k], &count[k]) == MEMOPT_OK && count[k] == count[0]);
         }
         for (i = 0; i < count[0]; ++i) { /* an all-reduce */
             double sum = 0; int have = 0;
@@ -1172,8 +1172,8 @@ static void optim_parts_of(const optim_spec *whole, const size_t *cut, int parts
             for (k = 0; k < parts; ++k) sums[k][i] = sum;
         }
         for (k = 0; k < parts; ++k) {
-            if (memopt_optim_needs_measure(p[k].optim)) CHECK(memopt_optim_join(p[k].optim, 0, &again) == MEMOPT_OK && !again);
-            CHECK(memopt_optim_apply(p[k].optim, 0, cut[k], p[k].held[0]) == MEMOPT_OK && memopt_optim_end(p[k].optim) == MEMOPT_OK);
+            if (memopt_i_kind_measures(p[k].optim->desc.kind)) CHECK(memopt_i_optim_join(p[k].optim, 0, &again) == MEMOPT_OK && !again);
+            CHECK(memopt_i_optim_apply(p[k].optim, 0, cut[k], p[k].held[0]) == MEMOPT_OK && memopt_optim_end(p[k].optim) == MEMOPT_OK);
         }
     }
     for (k = 0; k < parts; ++k) {
@@ -1483,11 +1483,11 @@ static void optim_fused(void) {
         for (k = 2; k >= 0; --k) { /* as backward goes: the last tensor first */
             CHECK(memopt_optim_applied(b.optim, (size_t)k) == 0);
             if (k == 1) { /* in parts; the others at once, with gradients that the tensor does not name */
-                if (memopt_optim_needs_measure(b.optim)) {
-                    CHECK(memopt_optim_measure(b.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK);
-                    CHECK(memopt_optim_join(b.optim, (size_t)k, &again) == MEMOPT_OK && !again);
+                if (memopt_i_kind_measures(b.optim->desc.kind)) {
+                    CHECK(memopt_i_optim_measure(b.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK);
+                    CHECK(memopt_i_optim_join(b.optim, (size_t)k, &again) == MEMOPT_OK && !again);
                 }
-                CHECK(memopt_optim_apply(b.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK);
+                CHECK(memopt_i_optim_apply(b.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK);
             } else {
                 const void *const gradients = b.tensor[k].gradients;
                 b.tensor[k].gradients = k ? NULL : &b;
@@ -1511,18 +1511,18 @@ static void optim_fused(void) {
         optim_feed(&b, 2);
         optim_set_gradient(&b, 2, s.count[2] - 1, memopt_i_bits_float(optim_bad[i % OPTIM_BADS]));
         CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_OK);
-        first = memopt_optim_slice_alignment(b.optim, 2);
-        if (memopt_optim_needs_measure(b.optim)) {
+        first = memopt_i_optim_slice_alignment(&b.optim->desc, &b.optim->desc.tensors[2]);
+        if (memopt_i_kind_measures(b.optim->desc.kind)) {
             for (k = 0; k < 3; ++k)
-                CHECK(memopt_optim_measure(b.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK && memopt_optim_join(b.optim, (size_t)k, &again) == MEMOPT_OK);
+                CHECK(memopt_i_optim_measure(b.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK && memopt_i_optim_join(b.optim, (size_t)k, &again) == MEMOPT_OK);
         }
-        CHECK(memopt_optim_apply(b.optim, 2, 0, first) == MEMOPT_OK && memopt_optim_applied(b.optim, 2) == first);
+        CHECK(memopt_i_optim_apply(b.optim, 2, 0, first) == MEMOPT_OK && memopt_optim_applied(b.optim, 2) == first);
         all = optim_save(&b);
-        CHECK(memopt_optim_apply(b.optim, 2, first, s.count[2] - first) == MEMOPT_ERR_STATE);
+        CHECK(memopt_i_optim_apply(b.optim, 2, first, s.count[2] - first) == MEMOPT_ERR_STATE);
         CHECK(strlen(memopt_optim_error(b.optim).reason) > 10);
         CHECK_AT(optim_is(&b, all), i);
-        CHECK(memopt_optim_apply(b.optim, 1, 0, s.count[1]) == MEMOPT_ERR_STATE && optim_is(&b, all));
-        CHECK(memopt_optim_apply(b.optim, 0, 0, s.count[0]) == MEMOPT_ERR_STATE && optim_is(&b, all));
+        CHECK(memopt_i_optim_apply(b.optim, 1, 0, s.count[1]) == MEMOPT_ERR_STATE && optim_is(&b, all));
+        CHECK(memopt_i_optim_apply(b.optim, 0, 0, s.count[0]) == MEMOPT_ERR_STATE && optim_is(&b, all));
         CHECK(memopt_optim_applied(b.optim, 2) == first && memopt_optim_applied(b.optim, 1) == 0 && memopt_optim_applied(b.optim, 0) == 0);
         CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_ERR_STATE);
         CHECK(memopt_optim_end(b.optim) == MEMOPT_ERR_STATE && optim_is(&b, all));
@@ -1594,8 +1594,7 @@ static void optim_bad_descs(void) {
         CHECK(out == NULL && memopt_optim_create(&d, p, bytes, &out) == MEMOPT_OK && (void *)out == (void *)p);
         for (n = bytes; n < bytes + 64; ++n) CHECK_AT(p[n] == 0x5A, n); /* one past the end */
         CHECK(memopt_optim_error(out).status == MEMOPT_OK && memopt_optim_error(out).reason != NULL);
-        CHECK(memopt_optim_slice_alignment(out, 0) == 256 && memopt_optim_slice_alignment(out, 1) == 0
-              && memopt_optim_slice_alignment(NULL, 0) == 0);
+        CHECK(memopt_i_optim_slice_alignment(&out->desc, &out->desc.tensors[0]) == 256);
         free(block);
     }
     for (k = 32; k <= 4096; k += 32) { d.block = (size_t)k; CHECK(memopt_optim_bytes(&d, &bytes) == MEMOPT_OK); }
@@ -1608,12 +1607,12 @@ static void optim_bad_descs(void) {
 static void optim_bad_runs(void) {
     const double not_number = (double)memopt_i_bits_float(0x7fc00000u), infinite = (double)memopt_i_bits_float(0x7f800000u); int kind;
     CHECK(memopt_optim_step(NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_begin(NULL, NULL) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_optim_measure(NULL, 0, 0, 1) == MEMOPT_ERR_ARGUMENT && memopt_optim_apply(NULL, 0, 0, 1) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_optim_join(NULL, 0, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_end(NULL) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_optim_sums(NULL, 0, NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_error(NULL).status == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_optim_measure(NULL, 0, 0, 1) == MEMOPT_ERR_ARGUMENT && memopt_i_optim_apply(NULL, 0, 0, 1) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_optim_join(NULL, 0, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_end(NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_optim_sums(NULL, 0, NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_error(NULL).status == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_optim_state_init(NULL, 0) == MEMOPT_ERR_ARGUMENT && memopt_optim_state_check(NULL, 0, 9) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_optim_state_view(NULL, 0, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_skipped(NULL) == 0);
-    CHECK(memopt_optim_applied(NULL, 0) == 0 && memopt_optim_needs_measure(NULL) == 0);
+    CHECK(memopt_optim_applied(NULL, 0) == 0);
     for (kind = MEMOPT_OPTIM_ADAMW; kind <= MEMOPT_OPTIM_RMSPROP; ++kind) {
         optim_spec s = optim_of((memopt_optim_kind)kind, MEMOPT_STATE_8BIT, 700); optim_model m; memopt_optim_run run; unsigned char *all;
         memopt_optim_group g, good = optim_group((memopt_optim_kind)kind, 1);
@@ -1748,7 +1747,7 @@ static void optim_bad_pointers(void) {
             CHECK_AT(strlen(memopt_optim_error(m.optim).reason) > 5, i);
             if (i < 6) { /* in parts, the pointers of a tensor are looked at when it is its turn */
                 CHECK_AT(memopt_optim_begin(m.optim, &run) == MEMOPT_OK, i);
-                CHECK_AT(memopt_optim_apply(m.optim, k, 0, s.count[k]) == MEMOPT_ERR_ARGUMENT, i);
+                CHECK_AT(memopt_i_optim_apply(m.optim, k, 0, s.count[k]) == MEMOPT_ERR_ARGUMENT, i);
                 CHECK_AT(memopt_optim_end(m.optim) == MEMOPT_OK, i);
             } else {
                 CHECK_AT(memopt_optim_begin(m.optim, &run) == MEMOPT_ERR_ARGUMENT, i);
@@ -1778,44 +1777,44 @@ static void optim_order(void) {
         optim_start(&m, 1);
         optim_feed(&m, 1);
         all = optim_save(&m);
-        slice_alignment = memopt_optim_slice_alignment(m.optim, 0);
-        CHECK(memopt_optim_needs_measure(m.optim) == measures && slice_alignment == (measures ? 65536 : 256));
-        CHECK(memopt_optim_end(m.optim) == MEMOPT_ERR_STATE && memopt_optim_apply(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE);
-        CHECK(memopt_optim_measure(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE && memopt_optim_join(m.optim, 0, &again) == MEMOPT_ERR_STATE);
-        CHECK(memopt_optim_sums(m.optim, 0, &sums, &count) == MEMOPT_ERR_STATE && again == 5 && sums == NULL && count == 0);
+        slice_alignment = memopt_i_optim_slice_alignment(&m.optim->desc, &m.optim->desc.tensors[0]);
+        CHECK(memopt_i_kind_measures(m.optim->desc.kind) == measures && slice_alignment == (measures ? 65536 : 256));
+        CHECK(memopt_optim_end(m.optim) == MEMOPT_ERR_STATE && memopt_i_optim_apply(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE);
+        CHECK(memopt_i_optim_measure(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE && memopt_i_optim_join(m.optim, 0, &again) == MEMOPT_ERR_STATE);
+        CHECK(memopt_i_optim_sums(m.optim, 0, &sums, &count) == MEMOPT_ERR_STATE && again == 5 && sums == NULL && count == 0);
         CHECK(memopt_optim_begin(m.optim, &run) == MEMOPT_OK && memopt_optim_begin(m.optim, &run) == MEMOPT_ERR_STATE);
         CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_ERR_STATE);
         for (pass = 0; pass < 2; ++pass) {
             for (i = 0; i < sizeof slices / sizeof *slices; ++i) {
-                CHECK_AT((measures && !pass ? memopt_optim_measure : memopt_optim_apply)(m.optim, 0, slices[i][0], slices[i][1]) == MEMOPT_ERR_ARGUMENT, i);
+                CHECK_AT((measures && !pass ? memopt_i_optim_measure : memopt_i_optim_apply)(m.optim, 0, slices[i][0], slices[i][1]) == MEMOPT_ERR_ARGUMENT, i);
                 CHECK_AT(memopt_optim_error(m.optim).status == MEMOPT_ERR_ARGUMENT, i);
             }
-            CHECK(memopt_optim_apply(m.optim, 2, 0, 1) == MEMOPT_ERR_ARGUMENT && memopt_optim_measure(m.optim, 2, 0, 1) == MEMOPT_ERR_ARGUMENT);
-            CHECK(memopt_optim_join(m.optim, 2, &again) == MEMOPT_ERR_ARGUMENT && memopt_optim_sums(m.optim, 2, &sums, &count) == MEMOPT_ERR_ARGUMENT);
-            CHECK(memopt_optim_join(m.optim, 0, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_sums(m.optim, 0, NULL, &count) == MEMOPT_ERR_ARGUMENT);
-            CHECK(memopt_optim_sums(m.optim, 0, &sums, NULL) == MEMOPT_ERR_ARGUMENT && again == 5 && optim_is(&m, all));
+            CHECK(memopt_i_optim_apply(m.optim, 2, 0, 1) == MEMOPT_ERR_ARGUMENT && memopt_i_optim_measure(m.optim, 2, 0, 1) == MEMOPT_ERR_ARGUMENT);
+            CHECK(memopt_i_optim_join(m.optim, 2, &again) == MEMOPT_ERR_ARGUMENT && memopt_i_optim_sums(m.optim, 2, &sums, &count) == MEMOPT_ERR_ARGUMENT);
+            CHECK(memopt_i_optim_join(m.optim, 0, NULL) == MEMOPT_ERR_ARGUMENT && memopt_i_optim_sums(m.optim, 0, NULL, &count) == MEMOPT_ERR_ARGUMENT);
+            CHECK(memopt_i_optim_sums(m.optim, 0, &sums, NULL) == MEMOPT_ERR_ARGUMENT && again == 5 && optim_is(&m, all));
             if (pass) break;
             if (!measures) {
-                CHECK(memopt_optim_measure(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE);
-                CHECK(memopt_optim_join(m.optim, 0, &again) == MEMOPT_ERR_STATE && again == 5 && optim_is(&m, all));
+                CHECK(memopt_i_optim_measure(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE);
+                CHECK(memopt_i_optim_join(m.optim, 0, &again) == MEMOPT_ERR_STATE && again == 5 && optim_is(&m, all));
                 continue;
             }
-            CHECK(memopt_optim_apply(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE && optim_is(&m, all));
-            CHECK(memopt_optim_measure(m.optim, 0, 65536, 74464) == MEMOPT_OK && memopt_optim_measure(m.optim, 0, 0, 65536) == MEMOPT_OK);
-            CHECK(memopt_optim_apply(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE && optim_is(&m, all)); /* not joined yet */
-            CHECK(memopt_optim_join(m.optim, 0, &again) == MEMOPT_OK && again == 0);
+            CHECK(memopt_i_optim_apply(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE && optim_is(&m, all));
+            CHECK(memopt_i_optim_measure(m.optim, 0, 65536, 74464) == MEMOPT_OK && memopt_i_optim_measure(m.optim, 0, 0, 65536) == MEMOPT_OK);
+            CHECK(memopt_i_optim_apply(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE && optim_is(&m, all)); /* not joined yet */
+            CHECK(memopt_i_optim_join(m.optim, 0, &again) == MEMOPT_OK && again == 0);
             again = 5;
-            CHECK(memopt_optim_join(m.optim, 0, &again) == MEMOPT_ERR_STATE && again == 5);
-            CHECK(memopt_optim_measure(m.optim, 0, 0, 65536) == MEMOPT_ERR_STATE);
-            CHECK(memopt_optim_apply(m.optim, 1, 0, 50) == MEMOPT_ERR_STATE && optim_is(&m, all)); /* another tensor */
+            CHECK(memopt_i_optim_join(m.optim, 0, &again) == MEMOPT_ERR_STATE && again == 5);
+            CHECK(memopt_i_optim_measure(m.optim, 0, 0, 65536) == MEMOPT_ERR_STATE);
+            CHECK(memopt_i_optim_apply(m.optim, 1, 0, 50) == MEMOPT_ERR_STATE && optim_is(&m, all)); /* another tensor */
         }
-        CHECK(memopt_optim_apply(m.optim, 0, 0, 65536) == MEMOPT_OK && memopt_optim_apply(m.optim, 0, 65536, 74464) == MEMOPT_OK);
+        CHECK(memopt_i_optim_apply(m.optim, 0, 0, 65536) == MEMOPT_OK && memopt_i_optim_apply(m.optim, 0, 65536, 74464) == MEMOPT_OK);
         CHECK(memopt_optim_applied(m.optim, 0) == 140000 && memopt_optim_applied(m.optim, 2) == 0);
         free(all);
         all = optim_save(&m);
-        CHECK(memopt_optim_apply(m.optim, 0, 0, 65536) == MEMOPT_ERR_STATE && memopt_optim_apply(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE);
+        CHECK(memopt_i_optim_apply(m.optim, 0, 0, 65536) == MEMOPT_ERR_STATE && memopt_i_optim_apply(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE);
         CHECK(optim_is(&m, all) && memopt_optim_end(m.optim) == MEMOPT_OK);
-        CHECK(memopt_optim_apply(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE && optim_is(&m, all));
+        CHECK(memopt_i_optim_apply(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE && optim_is(&m, all));
         CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK);
         free(all);
         optim_close(&m);
@@ -2362,7 +2361,7 @@ static void optim_shape_errors(void) { /* of a part of a tensor, of split weight
     o->g[0] = o->g[1] = memopt_optim_group_default(o->d.kind);
     o->t[1].count = 512; o->t[1].first = 256;
     CHECK(memopt_optim_create(&o->d, optim_at_64(o->memory), sizeof o->memory - 64, &o->optim) == MEMOPT_OK);
-    CHECK(memopt_optim_begin(o->optim, &o->run) == MEMOPT_OK && memopt_optim_apply(o->optim, 1, 0, 256) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_optim_begin(o->optim, &o->run) == MEMOPT_OK && memopt_i_optim_apply(o->optim, 1, 0, 256) == MEMOPT_ERR_ARGUMENT);
     CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_ARGUMENT, "tensor 1: first 0, at least the tensor's first 256"));
 
     o = optim_told_open();
@@ -2436,11 +2435,11 @@ static void optim_run_errors(void) {
                "optim: a fused step cannot accumulate: it steps with each micro-batch's gradient");
     OPTIM_SAYS(o->run.fused = o->run.scales_loss = 1, memopt_optim_begin(o->optim, &o->run), ARGUMENT,
                "optim: a fused step cannot scale the loss dynamically: it could not take a step back");
-    OPTIM_SAYS((void)0, memopt_optim_apply(o->optim, 0, 0, 8), STATE, "no step has begun");
+    OPTIM_SAYS((void)0, memopt_i_optim_apply(o->optim, 0, 0, 8), STATE, "no step has begun");
     OPTIM_SAYS((void)0, memopt_optim_end(o->optim), STATE, "no step has begun");
-    OPTIM_SAYS((void)0, memopt_optim_sums(o->optim, 0, &sums, &count), STATE, "no step has begun");
-    OPTIM_SAYS((void)0, memopt_optim_join(o->optim, 0, NULL), ARGUMENT, "again is NULL");
-    OPTIM_SAYS((void)0, memopt_optim_join(o->optim, 0, &again), STATE, "no step has begun");
+    OPTIM_SAYS((void)0, memopt_i_optim_sums(o->optim, 0, &sums, &count), STATE, "no step has begun");
+    OPTIM_SAYS((void)0, memopt_i_optim_join(o->optim, 0, NULL), ARGUMENT, "again is NULL");
+    OPTIM_SAYS((void)0, memopt_i_optim_join(o->optim, 0, &again), STATE, "no step has begun");
     o = optim_told_of(MEMOPT_OPTIM_LARS);
     o->g[1].trust = 0;
     CHECK(memopt_optim_step(o->optim, &o->run) == MEMOPT_ERR_ARGUMENT);
@@ -2451,28 +2450,28 @@ static void optim_run_errors(void) {
     CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_ARGUMENT,
                     "group 1: beta1 is above 0, which needs first_moment in the desc"));
     o = optim_told_of(MEMOPT_OPTIM_LAMB);
-    CHECK(memopt_optim_begin(o->optim, &o->run) == MEMOPT_OK && memopt_optim_apply(o->optim, 1, 0, 8) == MEMOPT_ERR_STATE);
+    CHECK(memopt_optim_begin(o->optim, &o->run) == MEMOPT_OK && memopt_i_optim_apply(o->optim, 1, 0, 8) == MEMOPT_ERR_STATE);
     CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE, "tensor 1: the tensor is not measured and joined yet"));
-    CHECK(memopt_optim_measure(o->optim, 1, 0, 8) == MEMOPT_OK && memopt_optim_join(o->optim, 1, &again) == MEMOPT_OK);
-    CHECK(memopt_optim_join(o->optim, 1, &again) == MEMOPT_ERR_STATE);
+    CHECK(memopt_i_optim_measure(o->optim, 1, 0, 8) == MEMOPT_OK && memopt_i_optim_join(o->optim, 1, &again) == MEMOPT_OK);
+    CHECK(memopt_i_optim_join(o->optim, 1, &again) == MEMOPT_ERR_STATE);
     CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE, "tensor 1: the tensor is joined already"));
-    CHECK(memopt_optim_measure(o->optim, 1, 0, 8) == MEMOPT_ERR_STATE);
+    CHECK(memopt_i_optim_measure(o->optim, 1, 0, 8) == MEMOPT_ERR_STATE);
     CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE, "tensor 1: the tensor is measured already"));
 #define OPTIM_BEGUN_SAYS(call, want, text) OPTIM_SAYS(CHECK(memopt_optim_begin(o->optim, &o->run) == MEMOPT_OK), call, want, text)
     OPTIM_BEGUN_SAYS(memopt_optim_begin(o->optim, &o->run), STATE, "a step has begun already");
-    OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 3, 0, 8), ARGUMENT, "optim: tensor 3, below 3");
-    OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 1, 0, 0), ARGUMENT, "tensor 1: count 0, at least 1");
-    OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 1, 8, 1), ARGUMENT, "tensor 1: first 8, below the end of the part 8");
-    OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 1, 0, 9), ARGUMENT, "tensor 1: count 9, at most 8");
-    OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 1, 4, 4), ARGUMENT,
+    OPTIM_BEGUN_SAYS(memopt_i_optim_apply(o->optim, 3, 0, 8), ARGUMENT, "optim: tensor 3, below 3");
+    OPTIM_BEGUN_SAYS(memopt_i_optim_apply(o->optim, 1, 0, 0), ARGUMENT, "tensor 1: count 0, at least 1");
+    OPTIM_BEGUN_SAYS(memopt_i_optim_apply(o->optim, 1, 8, 1), ARGUMENT, "tensor 1: first 8, below the end of the part 8");
+    OPTIM_BEGUN_SAYS(memopt_i_optim_apply(o->optim, 1, 0, 9), ARGUMENT, "tensor 1: count 9, at most 8");
+    OPTIM_BEGUN_SAYS(memopt_i_optim_apply(o->optim, 1, 4, 4), ARGUMENT,
                      "tensor 1: first 4, must be a multiple of the slice alignment 256");
-    OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 1, 0, 4), ARGUMENT,
+    OPTIM_BEGUN_SAYS(memopt_i_optim_apply(o->optim, 1, 0, 4), ARGUMENT,
                      "tensor 1: first + count 4, must be a multiple of the slice alignment 256");
-    OPTIM_BEGUN_SAYS(memopt_optim_measure(o->optim, 1, 0, 8), STATE, "tensor 1: this kind does not measure");
-    OPTIM_BEGUN_SAYS(memopt_optim_join(o->optim, 1, &again), STATE, "tensor 1: this kind does not measure");
-    OPTIM_BEGUN_SAYS(memopt_optim_sums(o->optim, 7, &sums, &count), ARGUMENT, "optim: tensor 7, below 3");
-    OPTIM_BEGUN_SAYS(memopt_optim_sums(o->optim, 0, NULL, &count), ARGUMENT, "sums or count is NULL");
-    OPTIM_BEGUN_SAYS((memopt_optim_apply(o->optim, 1, 0, 8), memopt_optim_apply(o->optim, 1, 0, 8)), STATE,
+    OPTIM_BEGUN_SAYS(memopt_i_optim_measure(o->optim, 1, 0, 8), STATE, "tensor 1: this kind does not measure");
+    OPTIM_BEGUN_SAYS(memopt_i_optim_join(o->optim, 1, &again), STATE, "tensor 1: this kind does not measure");
+    OPTIM_BEGUN_SAYS(memopt_i_optim_sums(o->optim, 7, &sums, &count), ARGUMENT, "optim: tensor 7, below 3");
+    OPTIM_BEGUN_SAYS(memopt_i_optim_sums(o->optim, 0, NULL, &count), ARGUMENT, "sums or count is NULL");
+    OPTIM_BEGUN_SAYS((memopt_i_optim_apply(o->optim, 1, 0, 8), memopt_i_optim_apply(o->optim, 1, 0, 8)), STATE,
                      "tensor 1: this much was applied already");
     OPTIM_SAYS((void)0, memopt_optim_apply_share(o->optim, 0, 1, NULL), STATE, "optim: step has not begun");
     OPTIM_BEGUN_SAYS(memopt_optim_apply_share(o->optim, 0, 0, NULL), ARGUMENT, "optim: share 0, below 0");
@@ -2489,9 +2488,9 @@ static void optim_run_errors(void) {
     CHECK(memopt_optim_begin(o->optim, &o->run) == MEMOPT_OK && memopt_optim_apply_share(o->optim, 0, 2, NULL) == MEMOPT_ERR_UNSUPPORTED);
     CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_UNSUPPORTED, "optim: kind measures: it has no shares"));
     OPTIM_SAYS((o->run.fused = 1, o->gradients[2][5] = memopt_i_bits_float(0x7f800000u),
-                (void)memopt_optim_begin(o->optim, &o->run)), memopt_optim_apply(o->optim, 2, 0, 8), STATE,
+                (void)memopt_optim_begin(o->optim, &o->run)), memopt_i_optim_apply(o->optim, 2, 0, 8), STATE,
                "tensor 2: a gradient is not finite; this slice and later ones are not stepped");
-    CHECK(memopt_optim_apply(o->optim, 0, 0, 8) == MEMOPT_ERR_STATE);
+    CHECK(memopt_i_optim_apply(o->optim, 0, 0, 8) == MEMOPT_ERR_STATE);
     CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE,
                     "the fused step was stopped by a gradient that is not finite"));
     CHECK(memopt_optim_state_init(o->optim, 3) == MEMOPT_ERR_ARGUMENT); /* another error, so that end has to say it again */

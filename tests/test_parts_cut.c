@@ -1,5 +1,5 @@
 /* test_parts_cut.c - tensors that ranks share, cut at any multiple of the block: sections state, optim_pass, adafactor and
-   optim. The ranks are objects of one process; sums under way go from one to the next as memopt_optim_measure_part()
+   optim. The ranks are objects of one process; sums under way go from one to the next as memopt_i_optim_measure_cut()
    says it. What one object does with the whole tensor is the expected value, of every bit: sums, weights, states. Its
    own numbers are held by test_optim.c and test_adafactor.c. */
 #include "test.h"
@@ -133,20 +133,20 @@ static void cut_rank_open(cut_rank *rank, const cut_case *c, const cut_model *m,
 /* The sums of tensor k by all ranks, added up. ahead: before, the last rank first, ranks measure what needs no carry;
    where borders are drawn at random, every other rank does. */
 static void cut_measure(const cut_case *c, cut_rank *ranks, int k, int ahead, double *total, size_t want_count) {
-    const size_t n = memopt_optim_carry_count(ranks[0].optim, (size_t)k); int r;
+    const size_t n = memopt_i_optim_carry_count(ranks[0].optim, (size_t)k); int r;
     double *carry = (double *)(void *)cut_block((n + 1) * sizeof *carry), *sums;
     size_t i, count;
     memset(carry, 0xff, (n + 1) * sizeof *carry); /* NaN: the first rank does not read it */
     memset(total, 0, want_count * sizeof *total);
     for (r = c->ranks; r-- > 0; ) {
-        CHECK_AT(memopt_optim_sums(ranks[r].optim, (size_t)k, &sums, &count) == MEMOPT_OK && count == want_count, r);
+        CHECK_AT(memopt_i_optim_sums(ranks[r].optim, (size_t)k, &sums, &count) == MEMOPT_OK && count == want_count, r);
         if (count) memset(sums, 0, count * sizeof *sums); /* as begin leaves them */
-        if (ahead && (!c->ragged || (r + k) % 2)) CHECK_AT(memopt_optim_measure_part(ranks[r].optim, (size_t)k, NULL) == MEMOPT_OK, r);
+        if (ahead && (!c->ragged || (r + k) % 2)) CHECK_AT(memopt_i_optim_measure_cut(ranks[r].optim, (size_t)k, NULL) == MEMOPT_OK, r);
     }
     for (r = 0; r < c->ranks; ++r) {
-        CHECK_AT(memopt_optim_carry_count(ranks[r].optim, (size_t)k) == n, r);
-        CHECK_AT(memopt_optim_measure_part(ranks[r].optim, (size_t)k, ranks[r].held[k] && n ? carry : NULL) == MEMOPT_OK, r);
-        CHECK_AT(memopt_optim_sums(ranks[r].optim, (size_t)k, &sums, &count) == MEMOPT_OK && count == want_count, r);
+        CHECK_AT(memopt_i_optim_carry_count(ranks[r].optim, (size_t)k) == n, r);
+        CHECK_AT(memopt_i_optim_measure_cut(ranks[r].optim, (size_t)k, ranks[r].held[k] && n ? carry : NULL) == MEMOPT_OK, r);
+        CHECK_AT(memopt_i_optim_sums(ranks[r].optim, (size_t)k, &sums, &count) == MEMOPT_OK && count == want_count, r);
         for (i = 0; i < count; ++i) {
             CHECK_AT(!(total[i] > 0) || !(sums[i] > 0), i); /* each is one rank's */
             total[i] += sums[i];
@@ -160,9 +160,9 @@ static void cut_measure(const cut_case *c, cut_rank *ranks, int k, int ahead, do
 static int cut_join(cut_rank *ranks, int rank_count, int k, const double *total) {
     double *sums = NULL; size_t count = 0; int r, again = 0, first = 0;
     for (r = 0; r < rank_count; ++r) {
-        CHECK_AT(memopt_optim_sums(ranks[r].optim, (size_t)k, &sums, &count) == MEMOPT_OK, r);
+        CHECK_AT(memopt_i_optim_sums(ranks[r].optim, (size_t)k, &sums, &count) == MEMOPT_OK, r);
         if (count) memcpy(sums, total, count * sizeof *sums);
-        CHECK_AT(memopt_optim_join(ranks[r].optim, (size_t)k, &again) == MEMOPT_OK, r);
+        CHECK_AT(memopt_i_optim_join(ranks[r].optim, (size_t)k, &again) == MEMOPT_OK, r);
         if (!r) first = again;
         CHECK_AT(again == first, r);
     }
@@ -181,32 +181,32 @@ static int cut_pass(const cut_case *c, cut_rank *ranks, int k, const double *wan
 }
 /* Applied in one slice, or in two that meet at the slice alignment. */
 static void cut_apply(cut_rank *rank, int k, uint64_t *seed) {
-    const size_t first = rank->tensor[k].first, held = rank->held[k], alignment = memopt_optim_slice_alignment(rank->optim, (size_t)k);
+    const size_t first = rank->tensor[k].first, held = rank->held[k], alignment = memopt_i_optim_slice_alignment(&rank->optim->desc, &rank->optim->desc.tensors[(size_t)k]);
     const size_t low = memopt_i_ceil_div(first + 1, alignment), high = (first + held - 1) / alignment; /* cuts inside */
     size_t cut = 0;
     if (!held) return;
     if (low <= high) cut = (low + test_below(seed, high - low + 1)) * alignment - first;
-    if (cut) CHECK_AT(memopt_optim_apply(rank->optim, (size_t)k, first + cut, held - cut) == MEMOPT_OK, k);
-    CHECK_AT(memopt_optim_apply(rank->optim, (size_t)k, first, cut ? cut : held) == MEMOPT_OK, k);
+    if (cut) CHECK_AT(memopt_i_optim_apply(rank->optim, (size_t)k, first + cut, held - cut) == MEMOPT_OK, k);
+    CHECK_AT(memopt_i_optim_apply(rank->optim, (size_t)k, first, cut ? cut : held) == MEMOPT_OK, k);
     CHECK_AT(memopt_optim_applied(rank->optim, (size_t)k) == held, k);
 }
 /* One step of one process, whose tensors are measured before the ranks', and then applied. */
 static void cut_step(const cut_case *c, cut_rank *whole, cut_rank *ranks, const memopt_optim_run *run, uint64_t *seed) {
-    double *sums = NULL, *kept; size_t count = 0; int k, r, again, measures = memopt_optim_needs_measure(whole->optim); uint64_t skipped = 0;
+    double *sums = NULL, *kept; size_t count = 0; int k, r, again, measures = memopt_i_kind_measures(whole->optim->desc.kind); uint64_t skipped = 0;
     CHECK(memopt_optim_begin(whole->optim, run) == MEMOPT_OK);
     for (r = 0; r < c->ranks; ++r) CHECK_AT(memopt_optim_begin(ranks[r].optim, run) == MEMOPT_OK, r);
     for (k = 0; k < c->tensors; ++k) {
         for (again = measures; again; ) {
-            CHECK_AT(memopt_optim_measure(whole->optim, (size_t)k, 0, cut_shapes[k].count) == MEMOPT_OK, k);
-            CHECK_AT(memopt_optim_sums(whole->optim, (size_t)k, &sums, &count) == MEMOPT_OK, k);
+            CHECK_AT(memopt_i_optim_measure(whole->optim, (size_t)k, 0, cut_shapes[k].count) == MEMOPT_OK, k);
+            CHECK_AT(memopt_i_optim_sums(whole->optim, (size_t)k, &sums, &count) == MEMOPT_OK, k);
             kept = (double *)(void *)cut_block(count * sizeof *kept);
             memcpy(kept, sums, count * sizeof *kept);
-            CHECK_AT(memopt_optim_join(whole->optim, (size_t)k, &again) == MEMOPT_OK, k);
+            CHECK_AT(memopt_i_optim_join(whole->optim, (size_t)k, &again) == MEMOPT_OK, k);
             CHECK_AT(cut_pass(c, ranks, k, kept, count) == again, k);
             free(kept);
         }
-        CHECK_AT(memopt_optim_carry_count(ranks[0].optim, (size_t)k) == 0, k);
-        CHECK_AT(memopt_optim_apply(whole->optim, (size_t)k, 0, cut_shapes[k].count) == MEMOPT_OK, k);
+        CHECK_AT(memopt_i_optim_carry_count(ranks[0].optim, (size_t)k) == 0, k);
+        CHECK_AT(memopt_i_optim_apply(whole->optim, (size_t)k, 0, cut_shapes[k].count) == MEMOPT_OK, k);
         for (r = c->ranks; r-- > 0; ) cut_apply(&ranks[r], k, seed);
     }
     CHECK(memopt_optim_end(whole->optim) == MEMOPT_OK);
@@ -322,7 +322,7 @@ static void cut_stepped(void) {
             cut_rank_open(&rank, &c, &b, r, 0);
             if (cut_measures(c.kind)) {
                 CHECK_AT(memopt_optim_step(rank.optim, &run) == MEMOPT_ERR_ARGUMENT, r);
-                CHECK_AT(strstr(memopt_optim_error(rank.optim).reason, "memopt_optim_measure_part") != NULL, r);
+                CHECK_AT(strstr(memopt_optim_error(rank.optim).reason, "memopt_i_optim_measure_cut") != NULL, r);
             } else {
                 CHECK_AT(memopt_optim_step(rank.optim, &run) == MEMOPT_OK, r);
                 for (k = 0; k < c.tensors; ++k) {
@@ -374,11 +374,11 @@ static void cut_empty(void) {
                 run.fused = 1;
                 CHECK(memopt_optim_begin(some.optim, &run) == MEMOPT_OK);
                 CHECK(memopt_optim_apply_with(some.optim, 4, NULL) == MEMOPT_OK && memopt_optim_applied(some.optim, 4) == 0);
-                for (again = memopt_optim_needs_measure(some.optim); again; ) {
-                    CHECK(memopt_optim_measure_part(some.optim, 4, NULL) == MEMOPT_OK);
-                    CHECK(memopt_optim_join(some.optim, 4, &again) == MEMOPT_OK);
+                for (again = memopt_i_kind_measures(some.optim->desc.kind); again; ) {
+                    CHECK(memopt_i_optim_measure_cut(some.optim, 4, NULL) == MEMOPT_OK);
+                    CHECK(memopt_i_optim_join(some.optim, 4, &again) == MEMOPT_OK);
                 }
-                CHECK(memopt_optim_apply(some.optim, 4, 0, 1) == MEMOPT_ERR_ARGUMENT && memopt_optim_apply(some.optim, 4, some.tensor[4].first, 0) == MEMOPT_ERR_ARGUMENT);
+                CHECK(memopt_i_optim_apply(some.optim, 4, 0, 1) == MEMOPT_ERR_ARGUMENT && memopt_i_optim_apply(some.optim, 4, some.tensor[4].first, 0) == MEMOPT_ERR_ARGUMENT);
                 CHECK(memopt_optim_end(some.optim) == MEMOPT_OK && memopt_optim_apply_with(some.optim, 4, NULL) == MEMOPT_ERR_STATE);
                 memopt_optim_close(whole.optim); memopt_optim_close(some.optim);
                 cut_model_close(&a); cut_model_close(&b);
@@ -402,13 +402,13 @@ static void cut_counts(void) {
         memset(&run, 0, sizeof run);
         run.step = 1; run.groups = &g; run.group_count = 1;
         CHECK(memopt_optim_begin(rank.optim, &run) == MEMOPT_OK);
-        CHECK_AT(memopt_optim_carry_count(rank.optim, 4) == want[i].first, i);
-        CHECK_AT(memopt_optim_carry_count(rank.optim, 5) == 0 && memopt_optim_carry_count(rank.optim, SIZE_MAX) == 0 && memopt_optim_carry_count(NULL, 0) == 0, i);
+        CHECK_AT(memopt_i_optim_carry_count(rank.optim, 4) == want[i].first, i);
+        CHECK_AT(memopt_i_optim_carry_count(rank.optim, 5) == 0 && memopt_i_optim_carry_count(rank.optim, SIZE_MAX) == 0 && memopt_i_optim_carry_count(NULL, 0) == 0, i);
         if (c.kind == MEMOPT_OPTIM_ADAFACTOR) {
-            CHECK(memopt_optim_carry_count(rank.optim, 1) == 0); /* a vector has no first pass */
-            CHECK(memopt_optim_measure_part(rank.optim, 1, NULL) == MEMOPT_OK);
+            CHECK(memopt_i_optim_carry_count(rank.optim, 1) == 0); /* a vector has no first pass */
+            CHECK(memopt_i_optim_measure_cut(rank.optim, 1, NULL) == MEMOPT_OK);
         }
-        if (want[i].second) CHECK_AT(memopt_optim_join(rank.optim, 4, &again) == MEMOPT_OK && memopt_optim_carry_count(rank.optim, 4) == want[i].second, i);
+        if (want[i].second) CHECK_AT(memopt_i_optim_join(rank.optim, 4, &again) == MEMOPT_OK && memopt_i_optim_carry_count(rank.optim, 4) == want[i].second, i);
         CHECK(memopt_optim_end(rank.optim) == MEMOPT_OK);
         memopt_optim_close(rank.optim);
         cut_model_close(&m);
@@ -417,7 +417,7 @@ static void cut_counts(void) {
 /* A rank's part of a tensor: begin, end, and the end of the chunk or panel that its begin cuts. */
 typedef struct cut_part { size_t first, end, cut; } cut_part;
 static cut_part cut_part_of(const cut_rank *rank, int k) {
-    const size_t alignment = memopt_optim_slice_alignment(rank->optim, (size_t)k);
+    const size_t alignment = memopt_i_optim_slice_alignment(&rank->optim->desc, &rank->optim->desc.tensors[(size_t)k]);
     cut_part p;
     p.first = rank->tensor[k].first;
     p.end = p.first + rank->held[k];
@@ -428,7 +428,7 @@ enum { CUT_OTHER, CUT_AHEAD, CUT_COLUMN };
 /* Whose is sum i: is it of whole rows, chunks or panels behind what the begin cuts; or of a column, in a panel that the end cuts? */
 static int cut_owner(const cut_rank *rank, int k, int phase, size_t i) {
     const cut_part p = cut_part_of(rank, k); const size_t n = cut_shapes[k].count;
-    size_t size = memopt_optim_slice_alignment(rank->optim, (size_t)k), index = i / 2, columns = 0;
+    size_t size = memopt_i_optim_slice_alignment(&rank->optim->desc, &rank->optim->desc.tensors[(size_t)k]), index = i / 2, columns = 0;
     if (rank->optim->desc.kind == MEMOPT_OPTIM_ADAFACTOR && !phase) {
         columns = cut_shapes[k].columns;
         index = i;
@@ -452,18 +452,18 @@ static void cut_restore(const cut_model *m, const cut_model *kept, int k) {
 /* One rank's part of tensor k: `plain` measures it at once, `other` without the carry and then with it. The first call
    reads nothing that the begin cuts, the second nothing else, and does not write what the first one has written. */
 static void cut_ahead_part(const cut_model *m, cut_model *kept, cut_rank *plain, cut_rank *other, int k, int phase, double *carry) {
-    const size_t n = memopt_optim_carry_count(plain->optim, (size_t)k), alignment = memopt_optim_slice_alignment(plain->optim, (size_t)k);
+    const size_t n = memopt_i_optim_carry_count(plain->optim, (size_t)k), alignment = memopt_i_optim_slice_alignment(&plain->optim->desc, &plain->optim->desc.tensors[(size_t)k]);
     const cut_part p = cut_part_of(plain, k); size_t i, count; double *want, *sums; int again, twice;
     const int is_cut = p.first % alignment || (p.end % alignment && p.end != cut_shapes[k].count);
     double *in = (double *)(void *)cut_block(n * sizeof *in);
     memcpy(in, carry, n * sizeof *in);
-    CHECK_AT(memopt_optim_measure_part(plain->optim, (size_t)k, carry) == MEMOPT_OK, k);
-    CHECK_AT(memopt_optim_sums(plain->optim, (size_t)k, &want, &count) == MEMOPT_OK && memopt_optim_sums(other->optim, (size_t)k, &sums, &count) == MEMOPT_OK, k);
+    CHECK_AT(memopt_i_optim_measure_cut(plain->optim, (size_t)k, carry) == MEMOPT_OK, k);
+    CHECK_AT(memopt_i_optim_sums(plain->optim, (size_t)k, &want, &count) == MEMOPT_OK && memopt_i_optim_sums(other->optim, (size_t)k, &sums, &count) == MEMOPT_OK, k);
     if (!n) { free(in); return; }
     for (twice = 0; twice < 2; ++twice) { /* it may be done again */
         memset(sums, 0, count * sizeof *sums);
         cut_spoil(m, kept, k, p.first, p.cut);
-        CHECK_AT(memopt_optim_measure_part(other->optim, (size_t)k, NULL) == MEMOPT_OK, k);
+        CHECK_AT(memopt_i_optim_measure_cut(other->optim, (size_t)k, NULL) == MEMOPT_OK, k);
         cut_restore(m, kept, k);
         for (i = 0; i < count; ++i) {
             const int owner = cut_owner(other, k, phase, i);
@@ -471,17 +471,17 @@ static void cut_ahead_part(const cut_model *m, cut_model *kept, cut_rank *plain,
         }
     }
     if (is_cut) {
-        CHECK_AT(memopt_optim_join(other->optim, (size_t)k, &again) == MEMOPT_ERR_STATE, k);
+        CHECK_AT(memopt_i_optim_join(other->optim, (size_t)k, &again) == MEMOPT_ERR_STATE, k);
         CHECK_AT(strstr(memopt_optim_error(other->optim).reason, "measure it with its carry as well") != NULL, k);
     }
     for (i = 0; i < count; ++i) if (cut_owner(other, k, phase, i) == CUT_AHEAD) sums[i] = 77;
     cut_spoil(m, kept, k, p.cut, p.end);
-    CHECK_AT(memopt_optim_measure_part(other->optim, (size_t)k, in) == MEMOPT_OK, k);
+    CHECK_AT(memopt_i_optim_measure_cut(other->optim, (size_t)k, in) == MEMOPT_OK, k);
     cut_restore(m, kept, k);
     CHECK_AT(!memcmp(in, carry, n * sizeof *in), k);
     for (i = 0; i < count; ++i)
         CHECK_AT(memopt_i_double_bits(sums[i]) == memopt_i_double_bits(cut_owner(other, k, phase, i) == CUT_AHEAD ? 77 : want[i]), i);
-    CHECK_AT(memopt_optim_measure_part(other->optim, (size_t)k, in) == MEMOPT_OK, k); /* all again, and from other sums */
+    CHECK_AT(memopt_i_optim_measure_cut(other->optim, (size_t)k, in) == MEMOPT_OK, k); /* all again, and from other sums */
     for (i = 0; i < count; ++i) CHECK_AT(cut_owner(other, k, phase, i) != CUT_AHEAD || memopt_i_double_bits(sums[i]) == memopt_i_double_bits(want[i]), i);
     memcpy(sums, want, count * sizeof *sums);
     free(in);
@@ -503,12 +503,12 @@ static void cut_ahead(void) {
             CHECK(memopt_optim_begin(plain[r].optim, &run) == MEMOPT_OK && memopt_optim_begin(other[r].optim, &run) == MEMOPT_OK);
         }
         for (k = 0; k < c.tensors; ++k) for (again = 1, phase = 0; again; ++phase) {
-            CHECK(memopt_optim_sums(plain[0].optim, (size_t)k, &sums, &count) == MEMOPT_OK && memopt_optim_carry_count(plain[0].optim, (size_t)k) <= 600);
+            CHECK(memopt_i_optim_sums(plain[0].optim, (size_t)k, &sums, &count) == MEMOPT_OK && memopt_i_optim_carry_count(plain[0].optim, (size_t)k) <= 600);
             total = (double *)(void *)cut_block(count * sizeof *total);
             memset(carry, 0xff, sizeof carry); /* NaN: the first rank does not read it */
             for (r = 0; r < 3; ++r) {
                 if (plain[r].held[k]) cut_ahead_part(&m, &kept, &plain[r], &other[r], k, phase, carry);
-                CHECK(memopt_optim_sums(plain[r].optim, (size_t)k, &sums, &count) == MEMOPT_OK);
+                CHECK(memopt_i_optim_sums(plain[r].optim, (size_t)k, &sums, &count) == MEMOPT_OK);
                 for (i = 0; i < count; ++i) total[i] += sums[i];
             }
             again = cut_join(plain, 3, k, total);
@@ -530,10 +530,10 @@ static void cut_ahead_twice(void) {
     for (i = 0; i < 2; ++i) { t[i].count = 3 * 65536; t[i].held = 65536 + 256 + i * 256; t[i].weights = weights; t[i].gradients = gradients; }
     run.step = 1; run.groups = &g; run.group_count = 1;
     CHECK(memopt_optim_open(&d, NULL, &o) == MEMOPT_OK && memopt_optim_begin(o, &run) == MEMOPT_OK);
-    CHECK(memopt_optim_measure_part(o, 0, NULL) == MEMOPT_OK && memopt_optim_measure_part(o, 1, NULL) == MEMOPT_OK && memopt_optim_measure_part(o, 0, NULL) == MEMOPT_OK);
+    CHECK(memopt_i_optim_measure_cut(o, 0, NULL) == MEMOPT_OK && memopt_i_optim_measure_cut(o, 1, NULL) == MEMOPT_OK && memopt_i_optim_measure_cut(o, 0, NULL) == MEMOPT_OK);
     for (i = 0; i < 2; ++i) {
-        CHECK_AT(memopt_optim_sums(o, i, &sums, &count) == MEMOPT_OK && count == 6 && sums[0] == 65536 * 0.0625 && sums[1] == 65536 * 0.25, i);
-        CHECK_AT(memopt_optim_measure_part(o, i, carry) == MEMOPT_OK && carry[1] == (double)(256 + i * 256) * 0.25, i);
+        CHECK_AT(memopt_i_optim_sums(o, i, &sums, &count) == MEMOPT_OK && count == 6 && sums[0] == 65536 * 0.0625 && sums[1] == 65536 * 0.25, i);
+        CHECK_AT(memopt_i_optim_measure_cut(o, i, carry) == MEMOPT_OK && carry[1] == (double)(256 + i * 256) * 0.25, i);
     }
     CHECK(memopt_optim_end(o) == MEMOPT_OK);
     memopt_optim_close(o);
@@ -541,8 +541,8 @@ static void cut_ahead_twice(void) {
     t[0].count = 65536; t[0].columns = 32; t[0].held = 0; /* all of it */
     g = memopt_optim_group_default(MEMOPT_OPTIM_ADAFACTOR);
     CHECK(memopt_optim_open(&d, NULL, &o) == MEMOPT_OK && memopt_optim_begin(o, &run) == MEMOPT_OK);
-    CHECK(memopt_optim_measure_part(o, 0, NULL) == MEMOPT_OK && memopt_optim_join(o, 0, &again) == MEMOPT_OK && again);
-    CHECK(memopt_optim_measure_part(o, 0, carry) == MEMOPT_OK && memopt_optim_sums(o, 0, &sums, &count) == MEMOPT_OK);
+    CHECK(memopt_i_optim_measure_cut(o, 0, NULL) == MEMOPT_OK && memopt_i_optim_join(o, 0, &again) == MEMOPT_OK && again);
+    CHECK(memopt_i_optim_measure_cut(o, 0, carry) == MEMOPT_OK && memopt_i_optim_sums(o, 0, &sums, &count) == MEMOPT_OK);
     for (kept = 0, i = 1; i < count; i += 2) kept += sums[i];
     CHECK(kept == 65536 * 0.0625); /* the squares of the weights */
     CHECK(memopt_optim_end(o) == MEMOPT_OK);
@@ -565,21 +565,21 @@ static void cut_ahead_refused(void) {
     d.kind = MEMOPT_OPTIM_LARS;
     CHECK(memopt_optim_open(&d, NULL, &o) == MEMOPT_OK);
     run.step = 1; run.groups = &g; run.group_count = 1;
-    CHECK(memopt_optim_measure_part(o, 0, NULL) == MEMOPT_ERR_STATE);
-    CHECK(memopt_optim_begin(o, &run) == MEMOPT_OK && memopt_optim_sums(o, 0, &sums, &count) == MEMOPT_OK);
+    CHECK(memopt_i_optim_measure_cut(o, 0, NULL) == MEMOPT_ERR_STATE);
+    CHECK(memopt_optim_begin(o, &run) == MEMOPT_OK && memopt_i_optim_sums(o, 0, &sums, &count) == MEMOPT_OK);
     t.gradients = NULL;
     o->desc.tensors[0].gradients = NULL;
-    CHECK(memopt_optim_measure_part(o, 0, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_optim_measure_cut(o, 0, NULL) == MEMOPT_ERR_ARGUMENT);
     o->desc.tensors[0].gradients = gradients;
-    CHECK(memopt_optim_measure_part(o, 0, carry) == MEMOPT_OK); /* of all: none went before */
+    CHECK(memopt_i_optim_measure_cut(o, 0, carry) == MEMOPT_OK); /* of all: none went before */
     CHECK(carry[0] == 256 * 0.0625 && carry[1] == 256 * 0.25 && sums[0] == 65280 * 0.0625 && sums[1] == 65280 * 0.25);
-    CHECK(memopt_optim_measure_part(o, 0, NULL) == MEMOPT_OK && memopt_optim_end(o) == MEMOPT_OK);
+    CHECK(memopt_i_optim_measure_cut(o, 0, NULL) == MEMOPT_OK && memopt_optim_end(o) == MEMOPT_OK);
     CHECK(memopt_optim_begin(o, &run) == MEMOPT_OK);
     for (i = 65280; i < 65536; ++i) gradients[i] = 1; /* the end of the part, measured anew */
     carry[0] = carry[1] = 0;
-    CHECK(memopt_optim_measure_part(o, 0, carry) == MEMOPT_OK && carry[1] == 256);
-    CHECK(memopt_optim_join(o, 0, &again) == MEMOPT_OK && !again);
-    CHECK(memopt_optim_measure_part(o, 0, NULL) == MEMOPT_ERR_STATE && memopt_optim_end(o) == MEMOPT_OK);
+    CHECK(memopt_i_optim_measure_cut(o, 0, carry) == MEMOPT_OK && carry[1] == 256);
+    CHECK(memopt_i_optim_join(o, 0, &again) == MEMOPT_OK && !again);
+    CHECK(memopt_i_optim_measure_cut(o, 0, NULL) == MEMOPT_ERR_STATE && memopt_optim_end(o) == MEMOPT_OK);
     memopt_optim_close(o);
 }
 /* The sums of LARS, by the order that the header promises: chunks of whole blocks, at most 65,536 elements; in them tiles
@@ -596,7 +596,7 @@ static void cut_definition(void) {
         d.kind = MEMOPT_OPTIM_LARS; d.state = coded ? MEMOPT_STATE_8BIT : MEMOPT_STATE_F32; d.block = block; d.tensors = &t; d.tensor_count = 1;
         run.step = 1; run.groups = &g; run.group_count = 1;
         CHECK(memopt_optim_open(&d, NULL, &o) == MEMOPT_OK && memopt_optim_begin(o, &run) == MEMOPT_OK);
-        CHECK(memopt_optim_measure(o, 0, 0, t.count) == MEMOPT_OK && memopt_optim_sums(o, 0, &sums, &count) == MEMOPT_OK);
+        CHECK(memopt_i_optim_measure(o, 0, 0, t.count) == MEMOPT_OK && memopt_i_optim_sums(o, 0, &sums, &count) == MEMOPT_OK);
         CHECK(count == 2 * ((t.count + chunk - 1) / chunk));
         for (i = 0; i < t.count; i += n) {
             double tile[16] = { 0 }; const size_t left = chunk - i % chunk;
@@ -632,43 +632,43 @@ static void cut_refused(void) {
     CHECK(memopt_optim_open(&d, NULL, &o) == MEMOPT_OK);
     g = memopt_optim_group_default(MEMOPT_OPTIM_LARS);
     run.step = 1; run.groups = &g; run.group_count = 1;
-    CHECK(memopt_optim_measure_part(NULL, 0, carry) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_optim_measure_part(o, 1, carry) == MEMOPT_ERR_STATE && test_error_says(memopt_optim_error(o), MEMOPT_ERR_STATE, "no step has begun"));
+    CHECK(memopt_i_optim_measure_cut(NULL, 0, carry) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_optim_measure_cut(o, 1, carry) == MEMOPT_ERR_STATE && test_error_says(memopt_optim_error(o), MEMOPT_ERR_STATE, "no step has begun"));
     CHECK(memopt_optim_step(o, &run) == MEMOPT_ERR_ARGUMENT);
     CHECK(test_error_says(memopt_optim_error(o), MEMOPT_ERR_ARGUMENT,
-                          "tensor 1: the part begins or ends where a slice may not: measure it with memopt_optim_measure_part"));
+                          "tensor 1: the part begins or ends where a slice may not: step it by a shard"));
     CHECK(memopt_optim_begin(o, &run) == MEMOPT_OK);
-    CHECK(memopt_optim_measure_part(o, 2, carry) == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_optim_error(o), MEMOPT_ERR_ARGUMENT, "optim: tensor 2, below 2"));
-    CHECK(memopt_optim_measure_part(o, 2, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_optim_measure_cut(o, 2, carry) == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_optim_error(o), MEMOPT_ERR_ARGUMENT, "optim: tensor 2, below 2"));
+    CHECK(memopt_i_optim_measure_cut(o, 2, NULL) == MEMOPT_ERR_ARGUMENT);
     /* slices to be measured: whole chunks only, of which one lies in the part */
-    CHECK(memopt_optim_measure(o, 1, 256, 65536 - 256) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_optim_measure(o, 1, 256, 65536 - 256) == MEMOPT_ERR_ARGUMENT);
     CHECK(test_error_says(memopt_optim_error(o), MEMOPT_ERR_ARGUMENT, "tensor 1: first 256, must be a multiple of the slice alignment 65536"));
-    CHECK(memopt_optim_measure(o, 1, 65536, 65536 + 256) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_optim_measure(o, 1, 65536, 65536 + 256) == MEMOPT_ERR_ARGUMENT);
     CHECK(test_error_says(memopt_optim_error(o), MEMOPT_ERR_ARGUMENT, "tensor 1: first + count 131328, must be a multiple of the slice alignment 65536"));
     CHECK(memopt_optim_apply_with(o, 1, gradients) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_optim_measure(o, 1, 65536, 65536) == MEMOPT_OK);
+    CHECK(memopt_i_optim_measure(o, 1, 65536, 65536) == MEMOPT_OK);
     carry[0] = 0.5; carry[1] = 0.25;
-    CHECK(memopt_optim_measure_part(o, 1, carry) == MEMOPT_OK);
+    CHECK(memopt_i_optim_measure_cut(o, 1, carry) == MEMOPT_OK);
     CHECK(carry[0] == 256 * 0.0625 && carry[1] == 256 * 0.25); /* of the last 256 elements */
-    CHECK(memopt_optim_sums(o, 1, &sums, &count) == MEMOPT_OK && count == 6);
+    CHECK(memopt_i_optim_sums(o, 1, &sums, &count) == MEMOPT_OK && count == 6);
     CHECK(sums[0] == 0.5 + (65536 - 256) * 0.0625 && sums[1] == 0.25 + (65536 - 256) * 0.25);
     CHECK(sums[2] == 65536 * 0.0625 && sums[3] == 65536 * 0.25 && !(sums[4] > 0) && !(sums[5] > 0));
-    CHECK(memopt_optim_join(o, 1, &again) == MEMOPT_OK && !again);
-    CHECK(memopt_optim_measure_part(o, 1, carry) == MEMOPT_ERR_STATE && test_error_says(memopt_optim_error(o), MEMOPT_ERR_STATE, "tensor 1: the tensor is measured already"));
-    CHECK(memopt_optim_apply(o, 1, 512, 65024) == MEMOPT_ERR_ARGUMENT && memopt_optim_apply(o, 1, 256, 256) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_optim_apply(o, 1, 0, 65536) == MEMOPT_ERR_ARGUMENT && memopt_optim_apply(o, 1, 256, 2 * 65536 + 256) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_optim_apply(o, 1, 131072, 256) == MEMOPT_OK && memopt_optim_apply(o, 1, 256, 130816) == MEMOPT_OK);
+    CHECK(memopt_i_optim_join(o, 1, &again) == MEMOPT_OK && !again);
+    CHECK(memopt_i_optim_measure_cut(o, 1, carry) == MEMOPT_ERR_STATE && test_error_says(memopt_optim_error(o), MEMOPT_ERR_STATE, "tensor 1: the tensor is measured already"));
+    CHECK(memopt_i_optim_apply(o, 1, 512, 65024) == MEMOPT_ERR_ARGUMENT && memopt_i_optim_apply(o, 1, 256, 256) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_optim_apply(o, 1, 0, 65536) == MEMOPT_ERR_ARGUMENT && memopt_i_optim_apply(o, 1, 256, 2 * 65536 + 256) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_optim_apply(o, 1, 131072, 256) == MEMOPT_OK && memopt_i_optim_apply(o, 1, 256, 130816) == MEMOPT_OK);
     CHECK(memopt_optim_end(o) == MEMOPT_OK);
     memopt_optim_close(o);
     d.kind = MEMOPT_OPTIM_ADAMW;
     CHECK(memopt_optim_open(&d, NULL, &o) == MEMOPT_OK);
     g = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
-    CHECK(memopt_optim_begin(o, &run) == MEMOPT_OK && memopt_optim_measure_part(o, 1, carry) == MEMOPT_ERR_STATE);
+    CHECK(memopt_optim_begin(o, &run) == MEMOPT_OK && memopt_i_optim_measure_cut(o, 1, carry) == MEMOPT_ERR_STATE);
     CHECK(test_error_says(memopt_optim_error(o), MEMOPT_ERR_STATE, "tensor 1: this kind does not measure"));
     CHECK(memopt_optim_end(o) == MEMOPT_OK);
     run.fused = 1; gradients[3] = memopt_i_bits_float(0x7fc00000u);
-    CHECK(memopt_optim_begin(o, &run) == MEMOPT_OK && memopt_optim_apply(o, 1, 256, 2 * 65536) == MEMOPT_ERR_STATE);
-    CHECK(memopt_optim_measure_part(o, 1, carry) == MEMOPT_ERR_STATE && memopt_optim_end(o) == MEMOPT_ERR_STATE);
+    CHECK(memopt_optim_begin(o, &run) == MEMOPT_OK && memopt_i_optim_apply(o, 1, 256, 2 * 65536) == MEMOPT_ERR_STATE);
+    CHECK(memopt_i_optim_measure_cut(o, 1, carry) == MEMOPT_ERR_STATE && memopt_optim_end(o) == MEMOPT_ERR_STATE);
     memopt_optim_close(o);
 }
 

@@ -153,7 +153,7 @@ static memopt_status shard_device_begin(void *user, memopt_optim *optim, const m
 }
 static memopt_status shard_device_apply(void *user, memopt_optim *optim, size_t tensor, size_t first, size_t count, void *d_scratch, size_t bytes) {
     CHECK(d_scratch && ((unsigned char *)d_scratch)[bytes - 1] == 0x5A);
-    return shard_device_fails(user) ? MEMOPT_ERR_DEVICE : memopt_optim_apply(optim, tensor, first, count);
+    return shard_device_fails(user) ? MEMOPT_ERR_DEVICE : memopt_i_optim_apply(optim, tensor, first, count);
 }
 static memopt_status shard_device_end(void *user, memopt_optim *optim, void *d_scratch, size_t bytes) {
     const memopt_status s = ((shard_device *)user)->stops ? (memopt_optim_end(optim), MEMOPT_ERR_STATE) : memopt_optim_end(optim);
@@ -315,7 +315,7 @@ typedef struct shard_failing { memopt_transport inner; uint64_t begins, fail; co
 static void shard_is_ahead(shard_failing *f, const memopt_comm_call *call) {
     const memopt_shard *x = f->shard; size_t t;
     if (!x || x->desc.slow || call->kind != MEMOPT_COMM_BROADCAST || x->optim->active != MEMOPT_I_OPTIM_BEGUN) return;
-    for (t = 0; t < SHARD_TENSORS; ++t) if (x->parts[t].held && memopt_optim_carry_count(x->optim, t)) {
+    for (t = 0; t < SHARD_TENSORS; ++t) if (x->parts[t].held && memopt_i_optim_carry_count(x->optim, t)) {
         CHECK_AT(x->optim->parts[t].is_ahead == (x->rank > call->root), t);
         ++f->looks;
     }

@@ -36566,11 +36566,9 @@ struct memopt_shard {
 /* ---- the desc, checked ---- */
 static int memopt_i_shard_is_slow(const memopt_shard *x, int what) { return (x->desc.slow & what) != 0; }
 
-static memopt_status memopt_i_shard_resolve_slow(memopt_i_checks *c, memopt_shard *x) {
-    memopt_shard_desc *d = &x->desc;
+static memopt_status memopt_i_shard_check_slow(memopt_i_checks *c, memopt_shard *x) {
+    const memopt_shard_desc *d = &x->desc;
 
-    if (!d->tile) d->tile = (size_t)1 << 20;
-    if (!d->tile_buffers) d->tile_buffers = 3;
     memopt_i_must_be(c, d->slow >= 0 && d->slow <= 7, "slow", d->slow, "is none: 0 to 7");
     memopt_i_must_number(c, !memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS) || d->stage == 3, "stage",
                          memopt_i_signed(d->stage), "weights are whole: slow ones take stage", memopt_i_count(3));
@@ -36581,7 +36579,7 @@ static memopt_status memopt_i_shard_resolve_slow(memopt_i_checks *c, memopt_shar
                          "is 1: a step inside backward cannot measure whole tensors");
 }
 
-static memopt_status memopt_i_shard_resolve_device(memopt_i_checks *c, memopt_shard *x) {
+static memopt_status memopt_i_shard_check_device(memopt_i_checks *c, memopt_shard *x) {
     const memopt_shard_desc *d = &x->desc;
     const memopt_shard_device *device = d->device;
     const memopt_shard_kernels *k = device ? device->kernels : NULL;
@@ -36604,21 +36602,10 @@ static memopt_status memopt_i_shard_resolve_device(memopt_i_checks *c, memopt_sh
                          "measures whole tensors: of several ranks that is stepped by the host");
 }
 
-static memopt_status memopt_i_shard_resolve(memopt_i_checks *c, const memopt_shard_desc *desc, memopt_shard *x) {
-    memopt_comm_stats all;
+/* Check a resolved desc; rounds and group_count follow from it. */
+static memopt_status memopt_i_shard_check(memopt_i_checks *c, memopt_shard *x) {
     memopt_shard_desc *d = &x->desc;
 
-    memset(x, 0, sizeof *x);
-    if (memopt_i_must(c, desc != NULL, "desc", "is NULL")) return c->status;
-    *d = *desc;
-    d->error = NULL;
-    all = memopt_comm_get_stats(d->comm);
-    x->ranks = d->comm ? all.rank_count : memopt_i_max(d->rank_count, 1);
-    x->rank = d->comm ? all.rank : d->rank;
-    all = memopt_comm_get_stats(d->replicas);
-    x->sets = d->replicas ? all.rank_count : memopt_i_max(d->replica_count, 1);
-    x->set = d->replicas ? all.rank : 0;
-    if (!d->bucket_bytes) d->bucket_bytes = (size_t)32 << 20;
     memopt_i_must_be(c, d->stage >= 0 && d->stage <= 3, "stage", d->stage, "is none: 0 to 3");
     memopt_i_must(c, d->tensors != NULL, "tensors", "is NULL");
     memopt_i_must_be_at_least(c, "tensor_count", d->tensor_count, "at least", 1);
@@ -36632,13 +36619,33 @@ static memopt_status memopt_i_shard_resolve(memopt_i_checks *c, const memopt_sha
     if (c->status) return c->status;
     if (!d->units) d->units = x->ranks * x->sets;
     x->rounds = memopt_i_ceil_div(d->units, x->ranks * x->sets);
-    if (memopt_i_shard_resolve_slow(c, x) || memopt_i_shard_resolve_device(c, x)) return c->status;
+    if (memopt_i_shard_check_slow(c, x) || memopt_i_shard_check_device(c, x)) return c->status;
     x->group_count = d->tensors[d->tensor_count - 1].group;
     memopt_i_must_be_below(c, "groups of tensors", x->group_count, "the last must be below tensor_count",
                            d->tensor_count);
     ++x->group_count;
+    if (!d->uses) d->use_count = 2 * x->group_count;
     return memopt_i_must(c, d->optim.gradients == MEMOPT_TYPE_F32 || (x->rounds == 1 && x->sets == 1),
                          "optim.gradients", "is BF16: sums of several rounds or sets are F32");
+}
+
+static memopt_status memopt_i_shard_resolve(memopt_i_checks *c, const memopt_shard_desc *desc, memopt_shard *x) {
+    const memopt_comm_stats comm = memopt_comm_get_stats(desc ? desc->comm : NULL);
+    const memopt_comm_stats replicas = memopt_comm_get_stats(desc ? desc->replicas : NULL);
+    memopt_shard_desc *d = &x->desc;
+
+    memset(x, 0, sizeof *x);
+    if (memopt_i_must(c, desc != NULL, "desc", "is NULL")) return c->status;
+    *d = *desc;
+    d->error = NULL;
+    x->ranks = d->comm ? comm.rank_count : memopt_i_max(d->rank_count, 1);
+    x->rank = d->comm ? comm.rank : d->rank;
+    x->sets = d->replicas ? replicas.rank_count : memopt_i_max(d->replica_count, 1);
+    x->set = replicas.rank;
+    if (!d->bucket_bytes) d->bucket_bytes = (size_t)32 << 20;
+    if (!d->tile) d->tile = (size_t)1 << 20;
+    if (!d->tile_buffers) d->tile_buffers = 3;
+    return memopt_i_shard_check(c, x);
 }
 
 /* ---- where tensors and groups lie ---- */
@@ -37203,7 +37210,6 @@ static memopt_shard *memopt_i_shard_make(memopt_i_checks *c, const memopt_shard_
     memopt_shard of, *x;
 
     if (memopt_i_shard_resolve(c, desc, &of) || memopt_i_host_resolve(c, NULL, &of.host)) return NULL;
-    if (!of.desc.uses) of.desc.use_count = 2 * of.group_count;
     memopt_i_shard_carve(&room, &of, &x);
     of.table_bytes = room.bytes;
     if (memopt_i_carver_take(c, &of.host, &room, "tensor_count", "is too large for a size_t")) return NULL;
@@ -40369,7 +40375,18 @@ static memopt_status memopt_i_onebit_shape_of(memopt_i_checks *c, const memopt_o
     return memopt_i_must_fit(c, ranks <= SIZE_MAX / 64 / h->chunk, "rank_count", "is too large for a size_t");
 }
 
-/* The desc with its defaults, and all that follows from it. */
+static memopt_status memopt_i_onebit_check_desc(memopt_i_checks *c, const memopt_onebit_desc *d, size_t comm_ranks) {
+    memopt_i_must_be(c, memopt_i_in_range((int)d->kind, 0, MEMOPT_ONEBIT_ZERO_ONE), "kind", (int)d->kind,
+                     "no such memopt_onebit_kind");
+    memopt_i_must_count(c, !d->comm || d->rank_count == comm_ranks, "rank_count", d->rank_count, "must be comm's",
+                        comm_ranks);
+    memopt_i_must_be_at_least(c, "freeze_step", d->freeze_step != 0, "at least", 1);
+    memopt_i_must(c, d->tensors != NULL, "tensors", "is NULL");
+    memopt_i_must_be_at_least(c, "tensor_count", d->tensor_count, "at least", 1);
+    return memopt_i_threads_check(c, d->threads);
+}
+
+/* The desc with its defaults, checked, and what follows from it. */
 static memopt_status memopt_i_onebit_resolve(memopt_i_checks *c, const memopt_onebit_desc *desc, memopt_onebit *o) {
     memopt_onebit_desc *d = &o->desc;
     const memopt_comm_stats comm = memopt_comm_get_stats(desc ? desc->comm : NULL);
@@ -40383,14 +40400,7 @@ static memopt_status memopt_i_onebit_resolve(memopt_i_checks *c, const memopt_on
     if (!d->local_limit) d->local_limit = 16;
     if (!d->bucket) d->bucket = (size_t)1 << 20;
     o->rank = comm.rank;
-    memopt_i_must_be(c, memopt_i_in_range((int)d->kind, 0, MEMOPT_ONEBIT_ZERO_ONE), "kind", (int)d->kind,
-                     "no such memopt_onebit_kind");
-    memopt_i_must_count(c, !d->comm || d->rank_count == comm.rank_count, "rank_count", d->rank_count, "must be comm's",
-                        comm.rank_count);
-    memopt_i_must_be_at_least(c, "freeze_step", d->freeze_step != 0, "at least", 1);
-    memopt_i_must(c, d->tensors != NULL, "tensors", "is NULL");
-    memopt_i_must_be_at_least(c, "tensor_count", d->tensor_count, "at least", 1);
-    if (memopt_i_threads_check(c, d->threads)) return c->status;
+    if (memopt_i_onebit_check_desc(c, d, comm.rank_count)) return c->status;
     if (memopt_i_onebit_shape_of(c, d, d->rank_count, &o->shape)) return c->status;
     o->bucket = memopt_i_ceil_div(memopt_i_min(d->bucket, o->shape.elements), d->rank_count);
     return c->status;

@@ -3249,7 +3249,7 @@ typedef struct memopt_fused {
  * rows, columns may be 0. Then a sum of a row is 0, its maximum -infinity
  * returns OK, ERR_ARGUMENT (NULL, no type, misaligned, a stride below its row, overlap, rate outside its range, the
  *         text), ERR_OVERFLOW; nothing has been written then
- * memory  no allocation, no scratch; up to 35 KiB of stack a worker
+ * memory  no allocation, no scratch; up to 40 KiB of stack a worker
  */
 MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fused *fused);
 
@@ -13565,6 +13565,11 @@ V_FN __m512i V(w_pairs)(const uint16_t *p) { return _mm512_loadu_si512(p); }
 V_FN __m256i V(w_load)(const uint16_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
 V_FN void V(w_store)(uint16_t *p, __m256i x) { _mm256_storeu_si256((__m256i *)(void *)p, x); }
 
+V_FN void V(w_put)(uint16_t *p, __m256i x, int stream) {
+    if (stream) _mm256_stream_si256((__m256i *)(void *)p, x);
+    else V(w_store)(p, x);
+}
+
 /* see V_SHL */
 V_FN __m512i V(i_words)(__m256i x) { return _mm512_maskz_cvtepu16_epi32(0xffff, x); }
 V_FN __m256i V(w_ints)(__m512i x) { return _mm512_maskz_cvtepi32_epi16(0xffff, x); }
@@ -13610,18 +13615,6 @@ V_FN void V(put)(float *p, __m512 x, int stream) {
 V_FN void V(i_put)(void *p, __m512i x, int stream) {
     if (stream) _mm512_stream_si512((__m512i *)p, x);
     else _mm512_storeu_si512(p, x);
-}
-
-V_FN __m512i V(i_join)(__m512i even, __m512i odd) {
-    const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
-    return _mm512_ternarylogic_epi32(upper, odd, V_SHR(even, 16), 0xca); /* where `upper` has a bit, odd's */
-}
-
-V_FN __m512i V(i_join_nearest)(__m512i even, __m512i odd) {
-    const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7fff);
-    const __m512i a = _mm512_add_epi32(half, _mm512_and_si512(V_SHR(even, 16), one));
-    const __m512i b = _mm512_add_epi32(half, _mm512_and_si512(V_SHR(odd, 16), one));
-    return V(i_join)(_mm512_add_epi32(even, a), _mm512_add_epi32(odd, b));
 }
 
 /* Half of each integer of a, then of b: the upper half of `places` repeats the lower. Intel's permutation of two
@@ -28737,8 +28730,9 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
    Trap       gcc fuses a product with the plain sum it goes into. exp ends with a maximum or a mask, so that it is no
               product.
    Steps      An operation on elements stands once, in R(step_value): activations, SwiGLU, dropout, sums, with their
-              gradients, for operators and for passes from a text. What differs is the form in which operands lie and
-              the result goes, which a loop looks at once for 32 elements.
+              gradients, for operators and for passes from a text. It has a loop for floats, and one for whatever form
+              an operand has, which numbers tell (memopt_i_reading), so that the loop does not branch. Loads with a
+              mask would be shorter, but processors do not fetch ahead by them.
    Cost       One pass, at the cache's speed but for exp and activations. From bf16 to bf16, where no element needs its
               neighbours, registers are taken apart and joined without moving a lane. With AVX2 (Zen 3) GELU of bf16
               has 25 vector operations for 8 elements, of which four can begin in a cycle, and takes 10 cycles in the
@@ -28775,33 +28769,54 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
 static size_t memopt_i_rows_ahead(size_t bytes) { return memopt_i_max(1, 4096 / bytes); }
 
 /* The operations on elements, see R(step_value). X(name, operands, results, has_exp: it begins with an exponential of
-   the first operand, chooses: its result may be a NaN that an operand was) */
+   the first operand, chooses: its result may be a NaN that an operand was, pairs: it reads and writes pairs, too) */
 #define MEMOPT_I_STEPS(X) \
-    X(MOVE,            1, 1, 0, 1)               X(NEGATE,          1, 1, 0, 0)               \
-    X(DROPOUT,         1, 1, 0, 0)               X(ABS,             1, 1, 0, 0)               \
-    X(SQRT,            1, 1, 0, 0)               X(EXP,             1, 1, 0, 0)               \
-    X(RELU,            1, 1, 0, 1)               X(SIGMOID,         1, 1, 1, 0)               \
-    X(GELU,            1, 1, 1, 0)               X(SILU,            1, 1, 1, 0)               \
-    X(GELU_GRADIENT,   2, 2, 1, 0)               X(SILU_GRADIENT,   2, 2, 1, 0)               \
-    X(SWIGLU,          2, 1, 1, 0)               X(RELU_GRADIENT,   2, 2, 0, 1)               \
-    X(MIN,             2, 1, 0, 1)               X(MAX,             2, 1, 0, 1)               \
-    X(ADD,             2, 1, 0, 0)               X(SUB,             2, 1, 0, 0)               \
-    X(MUL,             2, 1, 0, 0)               X(DIV,             2, 1, 0, 0)               \
-    X(DROPOUT_ADD,     2, 1, 0, 0)               X(FMA,             3, 1, 0, 0) /* a b + c */ \
-    X(PRODUCT_LESS,    3, 1, 0, 0) /* a b - c */ X(LESS_PRODUCT,    3, 1, 0, 0) /* c - a b */ \
-    X(SWIGLU_GRADIENT, 3, 3, 1, 0)
+    X(MOVE,            1, 1, 0, 1, 1)               X(NEGATE,          1, 1, 0, 0, 0)               \
+    X(DROPOUT,         1, 1, 0, 0, 1)               X(ABS,             1, 1, 0, 0, 0)               \
+    X(SQRT,            1, 1, 0, 0, 0)               X(EXP,             1, 1, 0, 0, 0)               \
+    X(RELU,            1, 1, 0, 1, 1)               X(SIGMOID,         1, 1, 1, 0, 0)               \
+    X(GELU,            1, 1, 1, 0, 1)               X(SILU,            1, 1, 1, 0, 1)               \
+    X(GELU_GRADIENT,   2, 2, 1, 0, 1)               X(SILU_GRADIENT,   2, 2, 1, 0, 1)               \
+    X(SWIGLU,          2, 1, 1, 0, 1)               X(RELU_GRADIENT,   2, 2, 0, 1, 1)               \
+    X(MIN,             2, 1, 0, 1, 1)               X(MAX,             2, 1, 0, 1, 1)               \
+    X(ADD,             2, 1, 0, 0, 1)               X(SUB,             2, 1, 0, 0, 1)               \
+    X(MUL,             2, 1, 0, 0, 1)               X(DIV,             2, 1, 0, 0, 1)               \
+    X(DROPOUT_ADD,     2, 1, 0, 0, 1)               X(FMA,             3, 1, 0, 0, 1) /* a b + c */ \
+    X(PRODUCT_LESS,    3, 1, 0, 0, 1) /* a b - c */ X(LESS_PRODUCT,    3, 1, 0, 0, 1) /* c - a b */ \
+    X(SWIGLU_GRADIENT, 3, 3, 1, 0, 1)
 
-#define MEMOPT_I_STEP_CODE(name, operands, results, has_exp, chooses)  MEMOPT_I_STEP_##name,
-#define MEMOPT_I_STEP_CASE(name, operands, results, has_exp, chooses) \
-    case MEMOPT_I_STEP_##name: V(step_loop)(MEMOPT_I_STEP_##name, w, n); break;
-#define MEMOPT_I_STEP_FACTS(name, operands, results, has_exp, chooses) { operands, results, has_exp, chooses },
+#define MEMOPT_I_STEP_CODE(name, ...)   MEMOPT_I_STEP_##name,
+#define MEMOPT_I_STEP_FACTS(name, ...)  { __VA_ARGS__ },
+#define MEMOPT_I_STEP_FLOATS(name, ...) case MEMOPT_I_STEP_##name: V(step_loop)(MEMOPT_I_STEP_##name, 0, w, n); break;
+#define MEMOPT_I_STEP_MIXED(name, ...)  case MEMOPT_I_STEP_##name: V(step_loop_of)(MEMOPT_I_STEP_##name, w, n); break;
 
 typedef enum memopt_i_step { MEMOPT_I_STEPS(MEMOPT_I_STEP_CODE) } memopt_i_step;
 
-/* How the elements of an operand lie there; pairs: bf16 that needs no order, see R(pairs_read). */
-typedef enum memopt_i_form {
-    MEMOPT_I_FORM_FLOATS, MEMOPT_I_FORM_NUMBER, MEMOPT_I_FORM_PAIRS, MEMOPT_I_FORM_BF16, MEMOPT_I_FORM_F16
-} memopt_i_form;
+/* How the elements of an operand lie there; pairs: bf16 in the order of R(pairs_read). */
+typedef enum memopt_i_form { MEMOPT_I_FORM_FLOATS, MEMOPT_I_FORM_NUMBER, MEMOPT_I_FORM_PAIRS } memopt_i_form;
+
+/* How a loop reads a form without asking for it. */
+typedef struct memopt_i_reading {
+    size_t   step;  /* bytes of 16 elements */
+    size_t   apart; /* all ones: the second half of what is loaded lies behind the first one; 0: it is the same bytes */
+    uint32_t by, which;  /* the shift of the first half, the mask of the second one */
+    uint32_t places[16]; /* which bytes of both halves become floats, */
+    uint64_t bytes;      /* and whether they do, or else 0 */
+} memopt_i_reading;
+
+static const memopt_i_reading memopt_i_readings[] = {
+    { 64, SIZE_MAX, 0, 0xffffffffu,
+      { 0x03020100, 0x07060504, 0x0b0a0908, 0x0f0e0d0c, 0x13121110, 0x17161514, 0x1b1a1918, 0x1f1e1d1c,
+        0x23222120, 0x27262524, 0x2b2a2928, 0x2f2e2d2c, 0x33323130, 0x37363534, 0x3b3a3938, 0x3f3e3d3c },
+      UINT64_MAX },
+    { 0, SIZE_MAX, 0, 0xffffffffu,
+      { 0x03020100, 0x07060504, 0x0b0a0908, 0x0f0e0d0c, 0x13121110, 0x17161514, 0x1b1a1918, 0x1f1e1d1c,
+        0x23222120, 0x27262524, 0x2b2a2928, 0x2f2e2d2c, 0x33323130, 0x37363534, 0x3b3a3938, 0x3f3e3d3c },
+      UINT64_MAX },
+    { 32, 0, 16, 0xffff0000u,
+      { 0x01003f3f, 0x03023f3f, 0x05043f3f, 0x07063f3f, 0x09083f3f, 0x0b0a3f3f, 0x0d0c3f3f, 0x0f0e3f3f,
+        0x11103f3f, 0x13123f3f, 0x15143f3f, 0x17163f3f, 0x19183f3f, 0x1b1a3f3f, 0x1d1c3f3f, 0x1f1e3f3f },
+      UINT64_C(0xcccccccccccccccc) } };
 
 typedef struct memopt_i_operand {
     const void   *data; /* of a number: it, 16 times */
@@ -28818,7 +28833,7 @@ typedef struct memopt_i_work {
     const void     *ahead[2]; /* NULL, or pairs that are fetched on the way */
 } memopt_i_work;
 
-static const struct { unsigned char operands, results, has_exp, chooses; } memopt_i_step_facts[] = {
+static const struct { unsigned char operands, results, has_exp, chooses, pairs; } memopt_i_step_facts[] = {
     MEMOPT_I_STEPS(MEMOPT_I_STEP_FACTS) };
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
@@ -29213,25 +29228,30 @@ V_HOST_FN R(floats) R(dropped_onto)(const uint32_t *mask, R(floats) factor, R(fl
     return R(fma)(factor, R(masked)(mask, R(set)(-0.0f), x), base);
 }
 
-/* Is it of use to work on bf16 in the order of pairs_read()? Not where widening in order is one instruction. */
+/* Words: from bf16 to bf16 in registers, 32 elements at a time. They need no order, so of a register of words the even
+   ones and the odd ones become floats, by a shift and a mask, and go back likewise: no lane is moved. Where widening in
+   order is one instruction, the elements stay in order. */
 enum { V(paired) = V(width) > 1 && V(width) < 16 };
 
-/* Words: from bf16 to bf16 in registers, 32 elements at a time. They need no order, so of a register of words the even
-   ones and the odd ones become floats, by a shift and a mask, and go back likewise: no lane is moved. */
-#if defined(MEMOPT_I_WIDTH)
-MEMOPT_I_INLINE_FN void R(pairs_read)(R(floats) *to, const uint16_t *p) {
-    float all[32];
+#if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16
+MEMOPT_I_INLINE_FN R(floats) R(pairs_16)(const uint16_t *p) { return V(from_bf16)(V(w_load)(p)); }
+
+MEMOPT_I_INLINE_FN void R(pairs_put)(uint16_t *p, R(floats) x, int may_signal, int stream) {
+    V(w_put)(p, V(w_ints)(V_SHR(may_signal ? V(bf16_nearest)(x) : V(bf16_rounded)(x), 16)), stream);
+}
+#elif defined(MEMOPT_I_WIDTH)
+MEMOPT_I_INLINE_FN R(floats) R(pairs_16)(const uint16_t *p) {
+    float all[16];
     size_t k;
 
     MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < 32; k += 2 * V(width)) {
+    for (k = 0; k < 16; k += 2 * V(width)) {
         const V(ints) w = V(w_pairs)(p + k);
 
         V(store)(all + k, V(floats_of)(V_SHL(w, 16)));
         V(store)(all + k + V(width), V(floats_of)(V(i_and)(w, V(i_set)(0xffff0000u))));
     }
-    MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < 32 / V(row); ++k) to[k] = R(read)(all + k * V(row), V(row));
+    return R(read)(all, 16);
 }
 
 /* A NaN that arithmetic makes of words is quiet and 0 below: rounding without a look for it keeps it. One that is only
@@ -29241,17 +29261,27 @@ MEMOPT_I_INLINE_FN V(ints) V(pairs_round)(V(floats) even, V(floats) odd, int may
                       : V(i_join_nearest)(V(bits)(even), V(bits)(odd));
 }
 
-MEMOPT_I_INLINE_FN void R(pairs_write)(uint16_t *p, const R(floats) *x, int may_signal, int stream) {
-    float all[32];
+MEMOPT_I_INLINE_FN void R(pairs_put)(uint16_t *p, R(floats) x, int may_signal, int stream) {
+    float all[16];
     size_t k;
 
+    R(write)(all, x, 16);
     MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < 32 / V(row); ++k) R(write)(all + k * V(row), x[k], V(row));
-    MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < 32; k += 2 * V(width))
+    for (k = 0; k < 16; k += 2 * V(width))
         V(i_put)(p + k, V(pairs_round)(V(load)(all + k), V(load)(all + k + V(width)), may_signal), stream);
 }
+#endif
 
+#if defined(MEMOPT_I_WIDTH)
+MEMOPT_I_INLINE_FN void R(pairs_read)(R(floats) *to, const uint16_t *p) {
+    to[0] = R(pairs_16)(p);
+    to[1] = R(pairs_16)(p + 16);
+}
+
+MEMOPT_I_INLINE_FN void R(pairs_write)(uint16_t *p, const R(floats) *x, int may_signal, int stream) {
+    R(pairs_put)(p, x[0], may_signal, stream);
+    R(pairs_put)(p + 16, x[1], may_signal, stream);
+}
 #endif
 
 #if !defined(MEMOPT_I_WIDTH)
@@ -29317,152 +29347,172 @@ MEMOPT_I_INLINE_FN void R(step_value)(memopt_i_step code, const memopt_i_work *w
 }
 
 #if defined(MEMOPT_I_WIDTH)
-enum { V(step_group) = V(width) == 16 ? 4 : 2 }; /* times V(row) elements: four registers, or 32 elements */
+/* An operand as a loop reads it. */
+typedef struct V(view) {
+    const unsigned char *data;
+    size_t step, other; /* bytes of 16 elements; from the first half of what is loaded to the second one */
+#if MEMOPT_I_WIDTH == 16
+    V(ints) places;
+    __mmask64 bytes;
+#else
+    V(ints) by, which;
+#endif
+} V(view);
 
-/* `count` times V(row) elements from i on. The form is looked at once for all. */
-MEMOPT_I_INLINE_FN void R(step_read)(R(floats) *to, const memopt_i_operand *x, size_t i, size_t count) {
-    const uint16_t *words = (const uint16_t *)x->data + i;
-    const float *floats = (const float *)x->data + i;
-    size_t k;
+MEMOPT_I_INLINE_FN V(view) V(view_of)(const memopt_i_operand *x) {
+    const memopt_i_reading *r = memopt_i_readings + x->form;
+    V(view) v;
 
-    if (x->form == MEMOPT_I_FORM_PAIRS) {
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < count; k += 2) R(pairs_read)(to + k, words + k * V(row));
-    } else if (x->form == MEMOPT_I_FORM_NUMBER) {
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < count; ++k) to[k] = R(read)((const float *)x->data, V(row));
-    } else if (x->form == MEMOPT_I_FORM_FLOATS) {
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < count; ++k) to[k] = R(read)(floats + k * V(row), V(row));
-    } else if (x->form == MEMOPT_I_FORM_BF16) R(words_read)(to, words, 1, count);
-    else R(words_read)(to, words, 0, count);
+    v.data = (const unsigned char *)x->data;
+    v.step = r->step;
+#if MEMOPT_I_WIDTH == 16
+    v.other = r->apart & 32;
+    v.places = V(i_load)(r->places);
+    v.bytes = r->bytes;
+#else
+    v.other = r->apart & 4 * V(width);
+    v.by = V(i_set)(r->by);
+    v.which = V(i_set)(r->which);
+#endif
+    return v;
 }
 
-MEMOPT_I_INLINE_FN void R(step_write)(memopt_i_step code, const memopt_i_work *w, void *to, size_t i,
-                                      const R(floats) *y, size_t count) {
-    uint16_t *words = (uint16_t *)to + i;
+/* The 16 elements of a group. */
+MEMOPT_I_INLINE_FN R(floats) R(view_read)(const V(view) *v, size_t group) {
+    const unsigned char *p = v->data + group * v->step;
+#if MEMOPT_I_WIDTH == 16
+    const float *low = (const float *)(const void *)p, *high = (const float *)(const void *)(p + v->other);
+    const __m512 both = _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(low)), _mm256_loadu_ps(high), 1);
+
+    return V(floats_of)(_mm512_mask_permutexvar_epi8(V(i_set)(0), v->bytes, v->places, V(bits)(both)));
+#else
+    float all[16];
     size_t k;
 
-    if (w->to_form == MEMOPT_I_FORM_FLOATS) {
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < count; ++k) R(write)((float *)to + i + k * V(row), y[k], V(row));
-    } else {
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < count; k += 2)
-            R(pairs_write)(words + k * V(row), y + k, memopt_i_step_facts[code].chooses, w->stream);
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < 16; k += 2 * V(width)) {
+        const unsigned char *at = p + k * v->step / 16;
+
+        V(store)(all + k, V(floats_of)(V(i_shl)(V(w_pairs)((const uint16_t *)(const void *)at), v->by)));
+        at += v->other;
+        V(store)(all + k + V(width), V(floats_of)(V(i_and)(V(w_pairs)((const uint16_t *)(const void *)at), v->which)));
     }
+    return R(read)(all, 16);
+#endif
 }
 
-/* An operation on `count` times V(row) elements from i on; e: their exponentials. All are read before any is written.
-   `code` and `count` are constants wherever this is called. */
-MEMOPT_I_INLINE_FN void R(step_do)(memopt_i_step code, const memopt_i_work *w, const float *e, size_t i,
-                                   size_t count) {
-    const int operands = memopt_i_step_facts[code].operands, results = memopt_i_step_facts[code].results;
-    R(floats) a[V(step_group)], b[V(step_group)], c[V(step_group)], y[3], to[3][V(step_group)];
-    size_t k;
-    int r;
+/* Which operands of a loop, a bit each, and whether its results are pairs; or that the work tells. */
+enum { V(pairs_a) = 1, V(pairs_b) = 2, V(pairs_c) = 4, V(pairs_to) = 8, V(pairs_all) = 15, V(pairs_any) = 16 };
 
-    R(step_read)(a, w->operands, i, count);
-    if (operands > 1) R(step_read)(b, w->operands + 1, i, count);
-    if (operands > 2) R(step_read)(c, w->operands + 2, i, count);
-    MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < count; ++k) {
-        R(step_value)(code, w, i + k * V(row), a[k], operands > 1 ? b[k] : a[k], operands > 2 ? c[k] : a[k],
-                      memopt_i_step_facts[code].has_exp ? R(read)(e + k * V(row), V(row)) : a[k], y);
-        MEMOPT_I_UNROLL_ALL
-        for (r = 0; r < results; ++r) to[r][k] = y[r];
-    }
-    MEMOPT_I_UNROLL_ALL
-    for (r = 0; r < results; ++r) if (w->to[r]) R(step_write)(code, w, w->to[r], i, to[r], count);
+MEMOPT_I_INLINE_FN R(floats) R(step_read)(const V(view) *v, int pairs, size_t group) {
+    if (pairs & V(pairs_any)) return R(view_read)(v, group);
+    if (pairs) return R(pairs_16)((const uint16_t *)(const void *)v->data + 16 * group);
+    return R(read)((const float *)(const void *)(v->data + group * v->step), 16);
+}
+
+MEMOPT_I_INLINE_FN void R(step_write)(memopt_i_step code, const memopt_i_work *w, int pairs, void *to, size_t group,
+                                      R(floats) y) {
+    if (!pairs || ((pairs & V(pairs_any)) && w->to_form == MEMOPT_I_FORM_FLOATS))
+        R(write)((float *)to + 16 * group, y, 16);
+    else R(pairs_put)((uint16_t *)to + 16 * group, y, memopt_i_step_facts[code].chooses, w->stream);
 }
 
 /* Exponentials of 256 elements, and the r and n of which they are made. */
 typedef struct V(exps) { float r[256], n[256], e[256]; } V(exps);
 
-/* The first part, of 32 elements from `at` on; they are the i-th and later of 256. */
-MEMOPT_I_INLINE_FN void V(step_exps_begin)(memopt_i_step code, const memopt_i_work *w, V(exps) *x, size_t at,
-                                           size_t i) {
-    R(floats) a[V(step_group)], n;
-    size_t k;
+/* The first part, of group i; which is the same group of 256 elements later, too. */
+MEMOPT_I_INLINE_FN void V(step_exps_begin)(memopt_i_step code, const V(view) *v, int pairs, V(exps) *x, size_t i) {
+    R(floats) t;
 
-    R(step_read)(a, w->operands, at, 2);
-    MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < 2; ++k) {
-        R(write)(x->r + i + k * V(row), R(step_exp_begin)(code, a[k], &n), V(row));
-        if (code != MEMOPT_I_STEP_SIGMOID) R(write)(x->n + i + k * V(row), n, V(row));
-    }
+    R(write)(x->r + i % 16 * 16, R(step_exp_begin)(code, R(step_read)(v, pairs, i), &t), 16);
+    if (code != MEMOPT_I_STEP_SIGMOID) R(write)(x->n + i % 16 * 16, t, 16);
 }
 
 MEMOPT_I_INLINE_FN void V(step_exps_end)(memopt_i_step code, const memopt_i_work *w, V(exps) *x, size_t at, size_t n) {
-    size_t i, k;
+    size_t i;
 
-    for (i = 0; i < n; i += 32) {
-        if (w->ahead[0]) MEMOPT_I_FETCH(w->ahead[0], 2 * (at + i));
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < 32; k += V(row))
-            R(write)(x->e + i + k, R(step_exp_end)(code, R(read)(x->r + i + k, V(row)),
-                                                   R(read)(x->n + i + k, V(row))), V(row));
+    for (i = 0; i < n; i += 16) {
+        if (w->ahead[0] && i % 32 == 0) MEMOPT_I_FETCH(w->ahead[0], 2 * (at + i));
+        R(write)(x->e + i, R(step_exp_end)(code, R(read)(x->r + i, 16), R(read)(x->n + i, 16)), 16);
     }
 }
 
-/* `code` is a constant wherever this is called. An operation with an exponential is three chains, each of which fits
-   the processor's queues, where one would not: the exponential's second part for 256 elements; then the rest, which
-   waits for quotients, and beside it the first part for the next 256. */
-MEMOPT_I_INLINE_FN void V(step_loop)(memopt_i_step code, const memopt_i_work *work, size_t n) {
-    const memopt_i_work w = *work; /* in registers: a store may be one to *work */
+/* `code` and `pairs` are constants wherever this is called. An operation with an exponential is three chains, each of
+   which fits the processor's queues, where one would not: the exponential's second part for 256 elements; then the
+   rest, which waits for quotients, and beside it the first part for the next 256. Of 16 elements all are read before
+   any is written. */
+MEMOPT_I_INLINE_FN void V(step_loop)(memopt_i_step code, int pairs, const memopt_i_work *work, size_t n) {
+    const int any = pairs & V(pairs_any);
+    const int a_kind = any | (pairs & V(pairs_a)), b_kind = any | (pairs & V(pairs_b));
+    const int c_kind = any | (pairs & V(pairs_c)), to_kind = any | (pairs & V(pairs_to));
+    const int operands = memopt_i_step_facts[code].operands, results = memopt_i_step_facts[code].results;
     const int has_exp = memopt_i_step_facts[code].has_exp;
-    const size_t group = has_exp ? 32 : (size_t)V(step_group) * V(row);
+    const memopt_i_work w = *work; /* in registers: a store may be one to *work */
+    const V(view) a = V(view_of)(w.operands), b = V(view_of)(w.operands + 1), c = V(view_of)(w.operands + 2);
+    R(floats) y[3];
     V(exps) x;
-    size_t at, i, end, count;
+    size_t at, i, end;
+    int r;
 
-    for (i = 0; has_exp && i < n && i < 256; i += 32) V(step_exps_begin)(code, &w, &x, i, i);
+    for (i = 0; has_exp && i < n / 16 && i < 16; ++i) V(step_exps_begin)(code, &a, a_kind, &x, i);
     for (at = 0; at < n; at = end) {
         end = has_exp ? at + memopt_i_min(n - at, 256) : n;
         if (has_exp) V(step_exps_end)(code, &w, &x, at, end - at);
-        for (i = at; i < end; i += count) {
-            count = end - i < group ? 32 : group;
-            if (has_exp && w.ahead[1]) MEMOPT_I_FETCH(w.ahead[1], 2 * i);
-            if (has_exp && i + 256 < n) V(step_exps_begin)(code, &w, &x, i + 256, i - at);
-            if (count == 32) R(step_do)(code, &w, x.e + (i - at), i, 2);
-            else R(step_do)(code, &w, x.e + (i - at), i, V(step_group));
+        for (i = at / 16; i < end / 16; ++i) {
+            const R(floats) first = R(step_read)(&a, a_kind, i);
+
+            if (has_exp && w.ahead[1] && i % 2 == 0) MEMOPT_I_FETCH(w.ahead[1], 32 * i);
+            if (has_exp && 16 * i + 256 < n) V(step_exps_begin)(code, &a, a_kind, &x, i + 16);
+            R(step_value)(code, &w, 16 * i, first, operands > 1 ? R(step_read)(&b, b_kind, i) : first,
+                          operands > 2 ? R(step_read)(&c, c_kind, i) : first,
+                          has_exp ? R(read)(x.e + 16 * i - at, 16) : first, y);
+            MEMOPT_I_UNROLL_ALL
+            for (r = 0; r < results; ++r) if (!r || w.to[r]) R(step_write)(code, &w, to_kind, w.to[r], i, y[r]);
         }
     }
 }
 
-/* The same in a loop of its own, for operands a, b, c and results of these forms. 0: the work has others. */
-MEMOPT_I_INLINE_FN int V(step_loop_of)(memopt_i_step code, const memopt_i_work *work, size_t n, memopt_i_form a,
-                                       memopt_i_form b, memopt_i_form c, memopt_i_form to) {
-    memopt_i_work w = *work;
+/* With pairs among operands and results: with an exponential all of them are. */
+MEMOPT_I_INLINE_FN void V(step_loop_of)(memopt_i_step code, const memopt_i_work *w, size_t n) {
+    if (!memopt_i_step_facts[code].pairs) return;
+    V(step_loop)(code, memopt_i_step_facts[code].has_exp ? V(pairs_all) : V(pairs_any), w, n);
+}
 
-    if (w.operands[0].form != a || w.operands[1].form != b || w.operands[2].form != c || w.to_form != to) return 0;
-    w.operands[0].form = a; /* constants from here on */
-    w.operands[1].form = b;
-    w.operands[2].form = c;
-    w.to_form = to;
-    V(step_loop)(code, &w, n);
-    return 1;
+/* Whole groups of 32, all of floats or numbers; and with pairs among them. */
+V_FN MEMOPT_I_FLATTEN void V(step_floats)(memopt_i_step code, const memopt_i_work *w, size_t n) {
+    switch ((int)code) {
+    MEMOPT_I_STEPS(MEMOPT_I_STEP_FLOATS)
+    }
 }
 
 /* What passes from a text begin and end with: x * scale + bias, ... * scale, residual + ..., residual + dropout(...). A
-   loop that looks at the forms takes up to twice as long. 0: it is something else. */
-MEMOPT_I_INLINE_FN int V(step_usual)(memopt_i_step code, const memopt_i_work *w, size_t n) {
-    const memopt_i_form floats = MEMOPT_I_FORM_FLOATS, number = MEMOPT_I_FORM_NUMBER, pairs = MEMOPT_I_FORM_PAIRS;
-
-    switch ((int)code) {
-    case MEMOPT_I_STEP_FMA: return V(step_loop_of)(MEMOPT_I_STEP_FMA, w, n, pairs, number, pairs, floats);
-    case MEMOPT_I_STEP_MUL: return V(step_loop_of)(MEMOPT_I_STEP_MUL, w, n, floats, number, floats, pairs);
-    case MEMOPT_I_STEP_ADD: return V(step_loop_of)(MEMOPT_I_STEP_ADD, w, n, pairs, floats, floats, pairs);
-    case MEMOPT_I_STEP_DROPOUT_ADD:
-        return V(step_loop_of)(MEMOPT_I_STEP_DROPOUT_ADD, w, n, floats, pairs, floats, pairs);
-    }
-    return 0;
+   loop that looks at the forms takes up to a third longer. 0: it is something else. */
+V_FN MEMOPT_I_FLATTEN int V(step_usual)(memopt_i_step code, int pairs, const memopt_i_work *w, size_t n) {
+    if (code == MEMOPT_I_STEP_FMA && pairs == (V(pairs_a) | V(pairs_c)))
+        V(step_loop)(MEMOPT_I_STEP_FMA, V(pairs_a) | V(pairs_c), w, n);
+    else if (code == MEMOPT_I_STEP_MUL && pairs == V(pairs_to)) V(step_loop)(MEMOPT_I_STEP_MUL, V(pairs_to), w, n);
+    else if (code == MEMOPT_I_STEP_ADD && pairs == (V(pairs_a) | V(pairs_to)))
+        V(step_loop)(MEMOPT_I_STEP_ADD, V(pairs_a) | V(pairs_to), w, n);
+    else if (code == MEMOPT_I_STEP_DROPOUT_ADD && pairs == (V(pairs_b) | V(pairs_to)))
+        V(step_loop)(MEMOPT_I_STEP_DROPOUT_ADD, V(pairs_b) | V(pairs_to), w, n);
+    else return 0;
+    return 1;
 }
 
-/* Whole groups of 32. */
-V_FN MEMOPT_I_FLATTEN void V(step_groups)(memopt_i_step code, const memopt_i_work *w, size_t n) {
-    if (!V(paired) || !V(step_usual)(code, w, n)) switch ((int)code) {
-    MEMOPT_I_STEPS(MEMOPT_I_STEP_CASE)
+V_FN MEMOPT_I_FLATTEN void V(step_mixed)(memopt_i_step code, const memopt_i_work *w, size_t n) {
+    switch ((int)code) {
+    MEMOPT_I_STEPS(MEMOPT_I_STEP_MIXED)
     }
+}
+
+V_FN void V(step_groups)(memopt_i_step code, const memopt_i_work *w, size_t n) {
+    int pairs = w->to_form == MEMOPT_I_FORM_PAIRS ? V(pairs_to) : 0;
+    int k;
+
+    for (k = 0; k < memopt_i_step_facts[code].operands; ++k)
+        pairs |= (w->operands[k].form == MEMOPT_I_FORM_PAIRS) << k;
+    if (!pairs) V(step_floats)(code, w, n);
+    else if (!V(step_usual)(code, pairs, w, n)) V(step_mixed)(code, w, n);
     V(end)();
 }
 
@@ -29499,14 +29549,8 @@ V_FN void V(step)(memopt_i_step code, const memopt_i_work *w, size_t n) {
 }
 #else
 V_HOST_FN float V(step_read)(const memopt_i_operand *x, size_t i) {
-    switch (x->form) {
-    case MEMOPT_I_FORM_NUMBER: return *(const float *)x->data;
-    case MEMOPT_I_FORM_BF16:   return V(from_bf16)(((const uint16_t *)x->data)[i]);
-    case MEMOPT_I_FORM_F16:    return V(from_f16)(((const uint16_t *)x->data)[i]);
-    case MEMOPT_I_FORM_FLOATS:
-    case MEMOPT_I_FORM_PAIRS:  break; /* the single float has no pairs */
-    }
-    return ((const float *)x->data)[i];
+    if (x->form == MEMOPT_I_FORM_PAIRS) return V(from_bf16)(((const uint16_t *)x->data)[i]);
+    return ((const float *)x->data)[x->form == MEMOPT_I_FORM_NUMBER ? 0 : i];
 }
 
 static void V(step)(memopt_i_step code, const memopt_i_work *w, size_t n) {
@@ -29524,7 +29568,11 @@ static void V(step)(memopt_i_step code, const memopt_i_work *w, size_t n) {
             e = V(step_exp_end)(code, e, m);
         }
         V(step_value)(code, w, i, x[0], x[1], x[2], e, y);
-        for (k = 0; k < results; ++k) if (w->to[k]) ((float *)w->to[k])[i] = y[k];
+        for (k = 0; k < results; ++k) {
+            if (!w->to[k]) continue;
+            if (w->to_form == MEMOPT_I_FORM_PAIRS) ((uint16_t *)w->to[k])[i] = V(to_bf16)(y[k]);
+            else ((float *)w->to[k])[i] = y[k];
+        }
     }
 }
 #endif
@@ -34000,7 +34048,7 @@ MEMOPT_I_SMALL_END
               0.8 ns an element of bf16 on one core with AVX-512 (Zen 4), more than half of it for GELU; its text takes
               0.5 us. Chains without such a function run at the speed of a copy. Long results of bf16 are stored past
               the cache. With AVX2 (Zen 3) the chain is arithmetic: 18 cycles for 8 elements in the cache, 9 of them
-              GELU, 6 dropout, where a copy of its bytes takes 12 from memory. Stack: 35 KiB of a worker. */
+              GELU, 6 dropout, where a copy of its bytes takes 12 from memory. Stack: 40 KiB of a worker. */
 
 #define MEMOPT_I_FUSED_CHUNK ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
 enum { MEMOPT_I_FUSED_PIECE = 768, MEMOPT_I_FUSED_SLOTS = 6 };
@@ -34511,7 +34559,9 @@ typedef struct memopt_i_fused {
     uint32_t threshold;
     float    factor;
     int      level, stream;
-    int      paired; /* elements in registers and slots are in the order of pairs, see R(pairs_read) */
+    int      in_order; /* the order of pairs is that of memory */
+    int      is_words; /* all arrays are bf16, and read and written as pairs */
+    int      paired;   /* so are they, and not in order: slots are neither */
     unsigned twins[MEMOPT_FUSED_ARRAYS]; /* the first array that is the same memory */
     unsigned places[16]; /* where element i of 16 lies in a slot */
     memopt_i_fused_program program;
@@ -34520,8 +34570,9 @@ typedef struct memopt_i_fused {
 
 /* What a worker has on its stack. */
 typedef struct memopt_i_fused_room {
-    float    slots[(MEMOPT_I_FUSED_SLOTS + 1) * MEMOPT_I_FUSED_PIECE + 16]; /* used from a multiple of 64 bytes on; the
-                                                     last: what goes to an array of 16 bits */
+    float    slots[(MEMOPT_I_FUSED_SLOTS + 3) * MEMOPT_I_FUSED_PIECE + 16]; /* used from a multiple of 64 bytes on; the
+                                                     last three: operands of 16 bits that steps do not read, and first
+                                                     of them what goes to an array of 16 bits */
     float    ones[MEMOPT_FUSED_ARRAYS][16];      /* a number 16 times: of arrays that have one for the row */
     float    numbers[MEMOPT_I_FUSED_NUMBERS][16]; /* of the text's numbers */
     float    sums[MEMOPT_I_FUSED_SUMS][16];      /* a maximum: the first */
@@ -34546,7 +34597,9 @@ static int memopt_i_fused_is_wide(memopt_fused_shape shape) {
     return shape == MEMOPT_FUSED_EACH || shape == MEMOPT_FUSED_ROW;
 }
 
-static memopt_i_operand memopt_i_fused_operand_at(const memopt_i_fused *t, memopt_i_fused_room *m, unsigned operand) {
+/* Operand i of an operation on n elements. */
+static memopt_i_operand memopt_i_fused_operand_at(const memopt_i_fused *t, memopt_i_fused_room *m, unsigned operand,
+                                                  int i, size_t n) {
     const unsigned k = operand - MEMOPT_I_FUSED_ARRAY;
     memopt_i_operand x;
 
@@ -34555,12 +34608,15 @@ static memopt_i_operand memopt_i_fused_operand_at(const memopt_i_fused *t, memop
         x.form = MEMOPT_I_FORM_FLOATS;
         x.data = memopt_i_fused_slot_at(m, operand);
     } else if (operand >= MEMOPT_I_FUSED_NUMBER) x.data = m->numbers[operand - MEMOPT_I_FUSED_NUMBER];
-    else if (memopt_i_fused_is_wide(t->arrays[k].shape)) {
-        x.form = t->paired ? MEMOPT_I_FORM_PAIRS
-                 : t->arrays[k].type == MEMOPT_TYPE_F32 ? MEMOPT_I_FORM_FLOATS
-                 : t->arrays[k].type == MEMOPT_TYPE_BF16 ? MEMOPT_I_FORM_BF16 : MEMOPT_I_FORM_F16;
+    else if (!memopt_i_fused_is_wide(t->arrays[k].shape)) x.data = m->ones[k];
+    else if (t->is_words || (t->in_order && t->arrays[k].type == MEMOPT_TYPE_BF16)) {
+        x.form = MEMOPT_I_FORM_PAIRS;
         x.data = m->from[k];
-    } else x.data = m->ones[k];
+    } else {
+        x.form = MEMOPT_I_FORM_FLOATS;
+        x.data = memopt_i_row_view(t->level, m->from[k], t->arrays[k].type, 0, n,
+                                   memopt_i_fused_slot_at(m, MEMOPT_I_FUSED_SLOTS + (unsigned)i));
+    }
     return x;
 }
 
@@ -34635,7 +34691,7 @@ static void memopt_i_fused_narrow(const memopt_i_fused *t, memopt_i_fused_room *
                                   int stream, size_t n) {
     memopt_i_work w;
 
-    if (t->paired) {
+    if (t->is_words) {
         memopt_i_work_clear(&w);
         w.operands[0].data = slot;
         w.to[0] = m->to[k];
@@ -34646,32 +34702,60 @@ static void memopt_i_fused_narrow(const memopt_i_fused *t, memopt_i_fused_room *
     else memopt_i_bf16_from_f32_to(t->level, (uint16_t *)m->to[k], slot, n, stream);
 }
 
+/* Operands of pairs become floats, in the last slots. */
+static void memopt_i_fused_widen(const memopt_i_fused *t, memopt_i_fused_room *m, memopt_i_work *w, size_t n) {
+    memopt_i_work move;
+    unsigned i;
+
+    memopt_i_work_clear(&move);
+    for (i = 0; i < 3; ++i) {
+        if (w->operands[i].form != MEMOPT_I_FORM_PAIRS) continue;
+        move.operands[0] = w->operands[i];
+        move.to[0] = memopt_i_fused_slot_at(m, MEMOPT_I_FUSED_SLOTS + i);
+        memopt_i_step_run(t->level, MEMOPT_I_STEP_MOVE, &move, n);
+        w->operands[i].data = move.to[0];
+        w->operands[i].form = MEMOPT_I_FORM_FLOATS;
+    }
+}
+
 /* An operation on n elements, 32 where less are left. Its result goes to a slot or to an array; to one of 16 bits by
    way of the last slot, unless it is in the order of pairs. A minimum or a maximum makes a NaN of all bits, of which
    quick rounding would make a number: in a program that has one, what does not round with care leaves it to a move. */
 static void memopt_i_fused_operate(const memopt_i_fused *t, memopt_i_fused_room *m, const memopt_i_fused_step *s,
                                    const uint32_t *mask, size_t n) {
     const memopt_i_step code = (memopt_i_step)s->code;
+    const int operands = memopt_i_step_facts[code].operands;
     const size_t all = memopt_i_max(n, 32);
     const int is_array = s->to >= MEMOPT_I_FUSED_ARRAY;
     const unsigned k = is_array ? s->to - MEMOPT_I_FUSED_ARRAY : 0;
-    const int narrows = is_array && (t->paired ? t->program.chooses && !memopt_i_step_facts[code].chooses
-                                               : t->arrays[k].type != MEMOPT_TYPE_F32);
-    float *slot = memopt_i_fused_slot_at(m, is_array ? (unsigned)MEMOPT_I_FUSED_SLOTS : s->to);
+    int narrows = is_array && (t->is_words ? t->program.chooses && !memopt_i_step_facts[code].chooses
+                                           : t->arrays[k].type != MEMOPT_TYPE_F32);
+    int takes_pairs = memopt_i_step_facts[code].pairs;
+    int pairs = 0; /* operands */
     memopt_i_work w;
     int i;
 
     memopt_i_work_clear(&w);
-    for (i = 0; i < memopt_i_step_facts[code].operands; ++i)
-        w.operands[i] = memopt_i_fused_operand_at(t, m, s->operands[i]);
-    w.to[0] = is_array && !narrows ? m->to[k] : slot;
-    w.to_form = is_array && t->paired && !narrows ? MEMOPT_I_FORM_PAIRS : MEMOPT_I_FORM_FLOATS;
+    for (i = 0; i < operands; ++i) {
+        w.operands[i] = memopt_i_fused_operand_at(t, m, s->operands[i], i, all);
+        pairs += w.operands[i].form == MEMOPT_I_FORM_PAIRS;
+    }
+    if (memopt_i_step_facts[code].has_exp) {
+        memopt_i_fused_ahead(t, m, &w, n);
+        takes_pairs &= pairs == operands && is_array && !narrows; /* it takes pairs alone, or floats alone */
+    }
+    if (!takes_pairs) {
+        if (pairs) memopt_i_fused_widen(t, m, &w, all);
+        narrows |= is_array && t->is_words;
+    }
+    w.to[0] = is_array && !narrows ? m->to[k]
+              : memopt_i_fused_slot_at(m, is_array ? (unsigned)MEMOPT_I_FUSED_SLOTS : s->to);
+    w.to_form = is_array && t->is_words && !narrows ? MEMOPT_I_FORM_PAIRS : MEMOPT_I_FORM_FLOATS;
     w.stream = is_array && memopt_i_fused_streams(t, m->to[k], n);
     w.mask = mask;
     w.factor = t->factor;
-    if (memopt_i_step_facts[code].has_exp) memopt_i_fused_ahead(t, m, &w, n);
     memopt_i_step_run(t->level, code, &w, all);
-    if (narrows) memopt_i_fused_narrow(t, m, k, slot, w.stream, all);
+    if (narrows) memopt_i_fused_narrow(t, m, k, (const float *)w.to[0], w.stream, all);
 }
 
 /* A slot into the sum or the maximum of a row. In the order of pairs a lane has the same elements as every 16 later, in
@@ -34865,14 +34949,15 @@ static memopt_status memopt_i_fused_pointers(memopt_i_ops *o, const memopt_fused
     return o->c.status;
 }
 
-/* Can elements be in the order of pairs? Only bf16 comes so, and dropout draws so from a multiple of 32 on. */
-static int memopt_i_fused_is_paired(const memopt_i_fused *t) {
-    int is_paired = MEMOPT_I_DISPATCH(t->level, fused_place, (1)) != 1;
+/* Can all arrays be read and written as pairs? Only bf16 can; out of order dropout draws from a multiple of 32 on. */
+static int memopt_i_fused_is_words(const memopt_i_fused *t) {
+    int is_words = 1;
     size_t k;
 
     for (k = 0; k < t->array_count; ++k)
-        is_paired &= !memopt_i_fused_is_wide(t->arrays[k].shape) || t->arrays[k].type == MEMOPT_TYPE_BF16;
-    return is_paired && (!t->program.drops || (t->first % 32 == 0 && (t->rows == 1 || t->columns % 32 == 0)));
+        is_words &= !memopt_i_fused_is_wide(t->arrays[k].shape) || t->arrays[k].type == MEMOPT_TYPE_BF16;
+    return is_words && (t->in_order || !t->program.drops
+                        || (t->first % 32 == 0 && (t->rows == 1 || t->columns % 32 == 0)));
 }
 
 /* How the work is cut. Arrays without a number for a row or a column are one long row. */
@@ -34926,7 +35011,9 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
     if (t.program.drops) t.threshold = memopt_i_dropout_threshold(fused->rate, &t.factor);
     t.level = o.level;
     memopt_i_fused_cut(&t);
-    t.paired = memopt_i_fused_is_paired(&t);
+    t.in_order = MEMOPT_I_DISPATCH(t.level, fused_place, (1)) == 1;
+    t.is_words = memopt_i_fused_is_words(&t);
+    t.paired = t.is_words && !t.in_order;
     for (k = 0; k < 16; ++k) t.places[k] = t.paired ? MEMOPT_I_DISPATCH(t.level, fused_place, (k)) : k;
     for (k = 0; k < t.array_count; ++k) t.twins[k] = memopt_i_fused_twin(t.arrays, k);
     memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.rows, t.row_step)

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAYERS = 3, BATCH = 32, STEPS = 400, LAST = 100 /* steps whose mean loss is compared */ };
+enum { LAYERS = 3, BATCH = 32, SHARES = 2, STEPS = 400, LAST = 100 /* steps whose mean loss is compared */ };
 
 static const size_t width[LAYERS + 1] = { 32, 128, 128, 1 };
 
@@ -191,13 +191,19 @@ static int train_after(curve *c) {
     memopt_optim_run run = { 0 };
     memopt_optim_view state;
 
+    memopt_optim_desc desc = { 0 };
     network net;
-    size_t l;
+    uint64_t skipped, all_skipped = 0;
+    size_t l, bytes;
     int t;
     const memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW); /* the constants of adam_step() */
     network_open(&net);
     optim = open_adam8(tensors, &net);
     if (!optim) return 0;
+    desc.kind = MEMOPT_OPTIM_ADAMW;
+    desc.state = MEMOPT_STATE_8BIT;
+    desc.tensors = tensors;
+    desc.tensor_count = LAYERS;
     c->object_bytes = (size_t)((unsigned char *)tensors[0].state - (unsigned char *)optim);
     for (l = 0; l < LAYERS; ++l) /* moments, and the largest magnitude of each block */
         if (!memopt_optim_state_view(optim, l, &state))
@@ -211,6 +217,21 @@ static int train_after(curve *c) {
         if (memopt_optim_step(optim, &run)) return fail(why(memopt_optim_error(optim)));
     }
     /* README: end */
+    if (memopt_optim_applied(optim, 0) != net.count[0]) return fail("a tensor was not stepped");
+    /* Threads of your own can step, too, a share each; here one after the other. */
+    (void)network_gradients(&net);
+    ++run.step;
+    if (memopt_optim_begin(optim, &run)) return fail(why(memopt_optim_error(optim)));
+    for (l = 0; l < SHARES; ++l) {
+        if (memopt_optim_apply_share(optim, l, SHARES, &skipped)) return fail(why(memopt_optim_error(optim)));
+        all_skipped += skipped;
+    }
+    if (memopt_optim_end(optim) || all_skipped || memopt_optim_skipped(optim)) return fail("gradients are not finite");
+    /* Bytes that come from a file are asked before the first step: are they the state of this tensor? */
+    for (l = 0; l < LAYERS; ++l) {
+        if (memopt_optim_state_bytes(&desc, l, &bytes) || memopt_optim_state_check(optim, l, bytes))
+            return fail(why(memopt_optim_error(optim)));
+    }
     memopt_optim_close(optim);
     return 1;
 }

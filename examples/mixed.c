@@ -52,6 +52,22 @@ static int fail(const char *reason) {
 
 static void *aligned(unsigned char *block) { return block + (64 - (uintptr_t)block % 64) % 64; }
 
+static void print_policies(void) {
+    const memopt_precision policies[3] = { memopt_precision_bf16(), memopt_precision_bf16_lean(),
+                                           memopt_precision_f16() };
+    static const char *const names[3] = { "bf16", "bf16, lean", "fp16" };
+    size_t i;
+
+    for (i = 0; i < 3; ++i) {
+        const memopt_precision *p = &policies[i];
+        const size_t master = p->master == p->weights ? 0 : memopt_type_bytes(p->master); /* or in place */
+
+        printf("%-10s  %lu bytes for a weight, its gradient and its master%s\n", names[i],
+               (unsigned long)(memopt_type_bytes(p->weights) + memopt_type_bytes(p->gradients) + master),
+               p->loss_scaling ? ", with loss scaling" : "");
+    }
+}
+
 int main(void) {
     static const uint64_t tokens[MICRO_BATCHES] = { 20, 7, 13 };
     static float weights[WEIGHTS], target[WEIGHTS], sums_memory[WEIGHTS];
@@ -69,11 +85,12 @@ int main(void) {
     memopt_optim_run run = { 0 };
     memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     const double max_norm = 1.0;
-    double mean, clip, loss = 0, first = 0;
+    double mean = 1, clip, loss = 0, first = 0;
     uint32_t random = 1;
     size_t i;
     int step, skipped = 0;
 
+    print_policies();
     policy.weights = policy.master; /* forward and backward read the fp32 weights themselves */
     if (memopt_precision_check(&policy, &reason)) return fail(reason);
     for (i = 0; i < WEIGHTS; ++i) target[i] = 3 * noise(&random);
@@ -134,5 +151,13 @@ int main(void) {
                    total.overflow ? "  skipped" : "");
     }
     printf("%d of %d steps were skipped\n", skipped, STEPS);
+    /* For an optimizer of your own the last sums once more, in passes that write: unscaled, averaged, cut off. */
+    if (memopt_scaler_unscale(&scaler, &sums, &total, NULL)) return 1;
+    if (!total.overflow
+        && (memopt_gradients_scale(&sums, mean, &total, NULL) || memopt_gradients_clip_value(&sums, 0.5f, NULL)
+            || memopt_gradients_measure(&sums, &total, NULL)))
+        return 1;
+    printf("norm of the last gradients: %.4f\n", sqrt(total.squares));
+    if (memopt_scaler_cancel(&scaler)) return 1; /* no step was taken: the scale stays */
     return loss < first / 100 && skipped > 0 && skipped < STEPS / 4 ? 0 : 1;
 }

@@ -5250,13 +5250,16 @@ static MEMOPT_I_NOINLINE memopt_status memopt_i_must_count(memopt_i_checks *c, i
 
 static MEMOPT_I_NOINLINE memopt_status memopt_i_must_real(memopt_i_checks *c, int holds, const char *argument,
                                                           double got, const char *bound, double limit) {
-    return memopt_i_must_number(c, holds, argument, memopt_i_real(got), bound, memopt_i_real(limit));
+    if (holds) return c->status;
+    return memopt_i_refuse_number(c, MEMOPT_ERR_ARGUMENT, argument, memopt_i_real(got), bound, memopt_i_real(limit));
 }
 
 /* "ARGUMENT GOT, RULE": "type 9, no such memopt_type" */
 static MEMOPT_I_NOINLINE memopt_status memopt_i_must_be(memopt_i_checks *c, int holds, const char *argument,
                                                         int64_t got, const char *rule) {
-    return memopt_i_must_number(c, holds, argument, memopt_i_signed(got), rule, memopt_i_no_quantity());
+    if (holds) return c->status;
+    return memopt_i_refuse_number(c, MEMOPT_ERR_ARGUMENT, argument, memopt_i_signed(got), rule,
+                                  memopt_i_no_quantity());
 }
 
 static memopt_status memopt_i_must_be_at_least(memopt_i_checks *c, const char *argument, uint64_t got,

@@ -3082,15 +3082,15 @@ typedef struct memopt_linear { /* output = activation(input * weights^T + bias) 
    puts into the output before; in place and without bias there is nothing to put. residual may be output itself, unless
    an activation without pre_activation works there; else it overlaps neither. Its gradient is grad_output itself. */
 
-MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memopt_linear *linear);
-MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear);
+MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memopt_linear *x);
+MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *x);
 
-/** The same, where linear->input is activation(pre_activation): grad_input becomes the gradient of `pre_activation`
+/** The same, where x->input is activation(pre_activation): grad_input becomes the gradient of `pre_activation`
     (rows x inputs of `type`), with the bits of memopt_activation_backward() in place after the call, done to what
     a cache holds of the product: some rows, or a chunk of the built-in one. With NULL grad_input, or
     MEMOPT_ACTIVATION_NONE, it is memopt_linear_backward(). accumulate_input and an activation are ERR_ARGUMENT;
     pre_activation must not overlap grad_input. */
-MEMOPT_API memopt_status memopt_linear_backward_through(const memopt_ops *ops, const memopt_linear *linear,
+MEMOPT_API memopt_status memopt_linear_backward_through(const memopt_ops *ops, const memopt_linear *x,
                                                         memopt_activation activation, const void *pre_activation);
 
 /* @section api_dropout : api_ops */
@@ -31526,29 +31526,24 @@ static void memopt_i_attention_queries_chunk(void *task, size_t chunk, int worke
 
 MEMOPT_I_SMALL_BEGIN
 static memopt_status memopt_i_attention_run(memopt_i_attention *t, size_t chunks, memopt_task_fn *fn) {
-    return memopt_i_ops_run(&t->o, t->part, chunks, fn, t);
+    return memopt_i_ops_end(&t->o, memopt_i_ops_run(&t->o, t->part, chunks, fn, t));
 }
 
 MEMOPT_API memopt_status memopt_attention_forward(const memopt_ops *ops, const memopt_attention *x) {
     memopt_i_attention t;
 
     if (memopt_i_attention_ends(ops, x, 0, &t)) return t.o.c.status;
-    return memopt_i_ops_end(&t.o, memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks,
-                                                         memopt_i_attention_forward_chunk));
+    return memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks, memopt_i_attention_forward_chunk);
 }
 
 MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const memopt_attention *x) {
     memopt_i_attention t;
-    memopt_status s = MEMOPT_OK;
-    size_t chunks;
+    memopt_task_fn *fn = x && x->online ? memopt_i_attention_online_keys : memopt_i_attention_backward_chunk;
 
     if (memopt_i_attention_ends(ops, x, 1, &t)) return t.o.c.status;
-    chunks = t.a.batch * t.a.kv_heads;
-    if (!t.a.online) s = memopt_i_attention_run(&t, chunks, memopt_i_attention_backward_chunk);
-    else s = memopt_i_attention_run(&t, chunks, memopt_i_attention_online_keys);
-    if (s == MEMOPT_OK && t.a.online && t.a.type != MEMOPT_TYPE_F32)
-        s = memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks, memopt_i_attention_queries_chunk);
-    return memopt_i_ops_end(&t.o, s);
+    if (memopt_i_attention_run(&t, t.a.batch * t.a.kv_heads, fn)) return t.o.c.status;
+    if (!t.a.online || t.a.type == MEMOPT_TYPE_F32) return MEMOPT_OK;
+    return memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks, memopt_i_attention_queries_chunk);
 }
 MEMOPT_I_SMALL_END
 
@@ -32624,8 +32619,7 @@ static memopt_status memopt_i_linear_residual(memopt_i_ops *o, const memopt_line
     return MEMOPT_OK;
 }
 
-MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memopt_linear *linear) {
-    const memopt_linear *x = linear;
+MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memopt_linear *x) {
     memopt_i_ops o;
     size_t bytes, out;
     const float *bias;
@@ -32752,9 +32746,8 @@ static memopt_status memopt_i_linear_grad_weights(const memopt_i_ops *o, const m
     return p.rows && p.columns ? memopt_i_ops_multiply(o, &p) : MEMOPT_OK;
 }
 
-MEMOPT_API memopt_status memopt_linear_backward_through(const memopt_ops *ops, const memopt_linear *linear,
+MEMOPT_API memopt_status memopt_linear_backward_through(const memopt_ops *ops, const memopt_linear *x,
                                                         memopt_activation activation, const void *pre_activation) {
-    const memopt_linear *x = linear;
     memopt_i_ops o;
     size_t bytes, in, out, weights;
     int wanted;
@@ -32805,67 +32798,50 @@ typedef struct memopt_i_dropout {
 /* Noise and threshold in upper halves, their highest bits inverted: the comparison is a signed one. */
 V_FN V(ints) V(dropout_mask_of)(V(ints) noise, V(ints) limit) { return V(i_mask)(V(m_above)(limit, noise)); }
 
-/* Of a group; returns the counter of the next. */
-V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_mask_32)(uint32_t *mask, V(ints) counter, V(ints) key, V(ints) shift,
-                                                       V(ints) step, V(ints) limit) {
-    size_t k;
+/* What masks are drawn with: the first counter of the next group, and what it grows by. */
+typedef struct V(dropout_draw) { V(ints) counter, step, key, shift, limit; } V(dropout_draw);
 
-    MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < 16; k += V(width)) {
-        const V(ints) h = V(noise_hash)(counter, key, shift);
+V_FN MEMOPT_I_ALWAYS_INLINE V(dropout_draw) V(dropout_begin)(memopt_noise noise, uint64_t first, uint32_t threshold,
+                                                             int pairs) {
+    const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
+    const V(ints) lane = V(i_mul)(V(i_lanes)(), V(i_set)(MEMOPT_I_NOISE_STEP));
+    V(dropout_draw) d;
 
-        counter = V(i_add)(counter, step);
-        V(i_put)(mask + k, V(dropout_mask_of)(V_SHL(h, 16), limit), 0);
-        V(i_put)(mask + k + 16, V(dropout_mask_of)(h, limit), 0);
-    }
-    return counter;
+    d.counter = pairs ? V(i_add)(V(noise_counter)(run), lane) : V(noise_counter)(run);
+    d.step = V(i_set)((uint32_t)(pairs + 1) * V(width) * MEMOPT_I_NOISE_STEP);
+    d.key = V(i_set)(run.key);
+    d.shift = V(i_set)(run.shift ^ 0x80008000u);
+    d.limit = V(i_set)((threshold ^ 0x8000u) << 16);
+    return d;
 }
 
-/* The same in the order of pairs_read(). Lanes of even counters, and of odd ones, are even and odd elements; but where
-   a register has all 16 counters of a group, the elements stay in order. */
-V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_pairs_32)(uint32_t *mask, V(ints) counter, V(ints) key, V(ints) shift,
-                                                        V(ints) step, V(ints) limit) {
+/* Of a group. In the order of pairs_read(), lanes of even counters, and of odd ones, are even and odd elements; but
+   where a register has all 16 counters of a group, the elements stay in order. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_32)(uint32_t *mask, V(dropout_draw) *d, int pairs) {
     size_t k, odd;
 
     MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < 16; k += 2 * V(width)) {
+    for (k = 0; k < 16; k += (size_t)(pairs + 1) * V(width)) {
         MEMOPT_I_UNROLL_ALL
         for (odd = 0; odd < 2; ++odd) {
-            const V(ints) at = V(i_add)(counter, V(i_set)((uint32_t)odd * MEMOPT_I_NOISE_STEP));
-            const V(ints) h = V(noise_hash)(at, key, shift);
+            const V(ints) at = odd ? V(i_add)(d->counter, V(i_set)(MEMOPT_I_NOISE_STEP)) : d->counter;
+            const V(ints) h = V(noise_hash)(at, d->key, d->shift);
             uint32_t *to = mask + k + odd * V(width);
 
-            V(i_put)(to, V(dropout_mask_of)(V_SHL(h, 16), limit), 0);
-            V(i_put)(to + 16, V(dropout_mask_of)(h, limit), 0);
+            if (odd > (size_t)pairs) break;
+            V(i_put)(to, V(dropout_mask_of)(V_SHL(h, 16), d->limit), 0);
+            V(i_put)(to + 16, V(dropout_mask_of)(h, d->limit), 0);
         }
-        counter = V(i_add)(counter, step);
+        d->counter = V(i_add)(d->counter, d->step);
     }
-    return counter;
-}
-
-/* The counter of the first group, in the order of pairs or not, and a group by it. */
-V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_counter)(memopt_i_noise_run run, int pairs) {
-    const V(ints) lane = V(i_mul)(V(i_lanes)(), V(i_set)(MEMOPT_I_NOISE_STEP));
-    return pairs ? V(i_add)(V(noise_counter)(run), lane) : V(noise_counter)(run);
-}
-
-V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_32)(uint32_t *mask, V(ints) counter, V(ints) key, V(ints) shift,
-                                                  V(ints) limit, int pairs) {
-    const V(ints) step = V(i_set)((uint32_t)(pairs + 1) * V(width) * MEMOPT_I_NOISE_STEP);
-    return pairs ? V(dropout_pairs_32)(mask, counter, key, shift, step, limit)
-                 : V(dropout_mask_32)(mask, counter, key, shift, step, limit);
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_masks)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t first,
                                                   uint32_t threshold, int pairs) {
-    const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
-    const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift ^ 0x80008000u);
-    const V(ints) limit = V(i_set)((threshold ^ 0x8000u) << 16);
-
-    V(ints) counter = V(dropout_counter)(run, pairs);
+    V(dropout_draw) d = V(dropout_begin)(noise, first, threshold, pairs);
     size_t i;
 
-    for (i = 0; i < n; i += 32) counter = V(dropout_32)(mask + i, counter, key, shift, limit, pairs);
+    for (i = 0; i < n; i += 32) V(dropout_32)(mask + i, &d, pairs);
 }
 
 V_FN MEMOPT_I_FLATTEN void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t first,
@@ -32878,20 +32854,17 @@ V_FN MEMOPT_I_FLATTEN void V(dropout_mask)(uint32_t *mask, size_t n, memopt_nois
 /* From bf16 to bf16 in registers, n elements from i on; base: NULL, or what is added. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_bf16_by)(const memopt_i_dropout *t, const uint16_t *base, size_t i,
                                                     size_t n) {
-    const memopt_i_noise_run run = memopt_i_noise_from(t->x.noise, t->x.first + i);
-    const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift ^ 0x80008000u);
-    const V(ints) limit = V(i_set)((t->threshold ^ 0x8000u) << 16);
     const R(floats) f = R(set)(t->factor);
     const uint16_t *x = (const uint16_t *)t->x.input;
     uint16_t *y = (uint16_t *)t->x.output;
 
-    V(ints) counter = V(dropout_counter)(run, V(paired));
+    V(dropout_draw) d = V(dropout_begin)(t->x.noise, t->x.first + i, t->threshold, V(paired));
     R(floats) a[2], b[2];
     uint32_t mask[32];
     size_t k;
 
     for (n += i; i < n; i += 32) {
-        counter = V(dropout_32)(mask, counter, key, shift, limit, V(paired));
+        V(dropout_32)(mask, &d, V(paired));
         if (V(paired)) R(pairs_read)(a, x + i);
         else R(words_read)(a, x + i, 1, 2);
         if (base && V(paired)) R(pairs_read)(b, base + i);

@@ -41432,17 +41432,17 @@ MEMOPT_API memopt_status memopt_onebit_load(memopt_onebit *onebit, const void *c
 MEMOPT_I_SMALL_END
 
 /* @section feed : noise carve base host_queue api_feed
-   A ring of windows as they lie in the file, of which the queue of the host's files fills `ahead` at a time. They
-   become numbers of 32 bits on their way into the caller's arrays, which may be pinned: so a window waits in a half or
-   a quarter of the bytes, and its place is free for the next one as soon as it has been handed out.
-   Order      This rank counts its windows: 0 is the first of unit `rank` of step 0. Window n lies in slot n % ahead.
+   A ring of `ahead` windows as they lie in the file, filled by the queue of the host's files. Tokens are widened to 32
+   bits on their way to the caller's arrays, which may be pinned: so a waiting window takes a half or a quarter of the
+   bytes, and its slot is free as soon as it has been returned.
+   Order      This rank counts its windows: 0 is the first of unit `rank` of step 0. Window n is in slot n % ahead.
    Shuffle    A Feistel network of four rounds over 2 * half bits is a permutation of 4^half numbers; its round r of a
-              half x is word r of block x of the random stream ~epoch. What comes out beyond the windows goes through
-              again, until it does not (cycle walking): a permutation of the windows, of which nothing is stored. As
-              half is as small as it can be, that is four times at most on average. [Black and Rogaway 2002]
-   Invariant  taken <= begun <= taken + ahead; the windows in between, and no others, hold a transfer of the queue.
-   Failure    A window that cannot be read ends the reading ahead. It is told when its turn comes, and again until a
-              seek. */
+              half x is word r of block x of the random stream ~epoch. A result beyond the windows goes through again
+              (cycle walking): a permutation of the windows that stores nothing. half is as small as possible, so that
+              takes four passes at most on average. [Black and Rogaway 2002]
+   Invariant  taken <= begun <= taken + ahead; the windows in between, and no others, have a transfer in the queue.
+   Failure    A window that cannot be read ends the reading ahead. The failure is returned when its turn comes, and
+              again until a seek. */
 
 enum { MEMOPT_I_FEED_ROUNDS = 4 };
 
@@ -41837,14 +41837,14 @@ MEMOPT_I_SMALL_END
 
 /* @section tensors : text carve base host_queue api_tensors
    Headers of safetensors files, which may come from anybody.
-   Idea       The text is read twice by the same code: the first time it counts tensors, sizes of shapes and bytes of
-              names, the second time it fills them in. Then the tensors are sorted by their place, and must tile the
-              data, and names are sorted by a hash, so that those that occur twice are neighbours.
-   Invariant  What is counted is what is filled in: both passes see the same bytes. A text is UTF-8 without the
-              character 0, so that it is a C string.
-   Trap       Nothing here recurses; an unknown field may hold any value, nested up to where the reference stops. Places
-              in the data are 64 bits wide, also where size_t is not. A hash can be attacked, therefore equal ones are
-              compared by their texts, in a merge sort: n log n whatever the names are.
+   Idea       The same code reads the text twice: first it counts tensors, shapes and bytes of names, then it fills them
+              in. Then the tensors are sorted by their place, and must tile the data; names are sorted by a hash, so
+              that duplicates are neighbours.
+   Invariant  Both passes see the same bytes, so what is counted is what is filled in. A text is UTF-8 without the
+              character 0, so it is a C string.
+   Trap       Nothing recurses; an unknown field may have any value, nested as deep as the reference allows. Places in
+              the data have 64 bits, also where size_t has not. A hash can be attacked: equal ones are compared by their
+              texts, in a merge sort, which is n log n for any names.
    Cost       Two passes over the text; 100 MB of the worst kind take seconds. 16 bytes for each name and key stay, for
               finding them. */
 
@@ -42687,7 +42687,7 @@ MEMOPT_API void memopt_tensors_close(memopt_tensors *tensors) {
 MEMOPT_I_SMALL_END
 
 /* @section tensors_write : tensors text base host api_tensors_write
-   Headers as the reference writes them. The text is made twice: the first time to nowhere, for its size. */
+   Headers as the reference writes them. The text is made twice, the first time only for its size. */
 
 MEMOPT_I_SMALL_BEGIN
 
@@ -42896,7 +42896,7 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
 MEMOPT_I_SMALL_END
 
 /* @section save_optim : optim tensors base api_save
-   What an optimizer steps as items: each part of a tensor under a name of its own, as this process holds it. */
+   The tensors of an optimizer as items: each part under its own name, as this process holds it. */
 
 MEMOPT_I_SMALL_BEGIN
 
@@ -43008,19 +43008,18 @@ MEMOPT_API memopt_status memopt_save_optim_items(memopt_optim *optim, size_t ten
 MEMOPT_I_SMALL_END
 
 /* @section save_run : comm text carve base host_queue api_save
-   Generations of a run on a disk that may stop at any moment: names, directories, and who may write there.
-   Idea       A directory nobody looks at until it has its name, and that gets it last: make gen-N-step-S.tmp, write a
-              file of each rank and force it to the disk, write the manifest and force it, force the names, rename,
-              force the rename. A generation that has its name is whole.
+   Names, directories, and the lock of a run whose disk may stop at any moment.
+   Idea       A directory gets its name last: make gen-N-step-S.tmp, write and sync a file of each rank, write and sync
+              the manifest, sync the names, rename, sync the rename. A generation that has its name is complete.
    Lock       The file "lock" is locked while a save is written, or by memopt_save_lock for as long as the run wants;
-              the system lets go of it when the process ends. It is never removed: who opened it before would lock a
-              file without a name. Where there are no locks, names tell.
-   Trap       A generation is never replaced, and numbers only grow: one that is damaged stays beside its successor
-              of the same step. A failed fsync is not repeated: the directory is thrown away.   [fsyncgate, 2018]
-              What is removed may be a link to what is dear to somebody, so the name itself goes first; or another run
-              may still write it where there are no locks, so a leftover's number is not used again, its name goes in
-              one step, and before a generation gets its name it is looked at by names. The run's own directory, when it
-              is new, has a name that must be synced, too. */
+              the system unlocks it when the process ends. It is never removed: whoever opened it before would lock a
+              file without a name. Without locks, names tell.
+   Trap       A generation is never replaced, and numbers only grow: a damaged one stays beside its successor of the
+              same step. A failed fsync is not repeated: the directory is thrown away.   [fsyncgate, 2018]
+              What is to be removed may be a link to somebody's data, so the name itself goes first. Without locks
+              another run may still write it: so a leftover's number is not used again, it is renamed in one step before
+              it is removed, and a generation is verified by its names before it is renamed. The run's own directory may
+              be new, so its name is synced, too. */
 
 MEMOPT_I_SMALL_BEGIN
 
@@ -44263,12 +44262,12 @@ MEMOPT_I_SMALL_END
 
 /* @section save_files : save_layout
    This rank's files, from memory to the disk.
-   Beside     What is saved flows through a ring of buffers, tile by tile; a buffer is given to the files' queue when
-              it is full, and waited for when it is needed again. With as many buffers as tiles nothing is waited for
-              before the end: that is a save beside the training, and needs no thread of ours. Headers, syncs, the
-              manifest and the rename follow when all transfers have been seen to end.
-   Model      Who writes an element of the model is found as for items. A file that one rank writes all of goes past the
-              cache, padded; where several ranks write into it, each writes its ranges through the cache. */
+   Beside     Data flow through a ring of buffers, tile by tile. A full buffer is given to the files' queue, and waited
+              for when it is needed again. With as many buffers as tiles nothing is waited for before the end: that is a
+              save beside the training, without a thread of ours. Headers, syncs, the manifest and the rename follow
+              when all transfers have ended.
+   Model      The writer of an element of the model is found as for items. A file that one rank writes alone bypasses
+              the cache, padded; a file of several ranks is written through the cache, each rank its ranges. */
 
 MEMOPT_I_SMALL_BEGIN
 
@@ -44469,7 +44468,7 @@ static void memopt_i_save_end_files(memopt_i_save *s) {
 MEMOPT_I_SMALL_END
 
 /* @section save_manifest : save_files
-   What rank 0 writes of a whole generation: the manifest, and the index of a model in several files. */
+   What rank 0 writes for all ranks: the manifest, and the index of a model in several files. */
 
 MEMOPT_I_SMALL_BEGIN
 
@@ -44629,14 +44628,14 @@ static memopt_status memopt_i_save_write_index(memopt_i_save *s) {
 MEMOPT_I_SMALL_END
 
 /* @section saved : save_layout
-   A generation that is there: proved, found, read.
-   Shards     Reading cuts the ranges of the files with those that are asked for; elements are copied, never decoded,
-              so that bits stay for any number of ranks. Each file is checked by one rank, and tiles again when they
+   A generation on the disk: verified, found, read.
+   Shards     Ranges of the files are intersected with those that are asked for. Elements are copied, never decoded, so
+              their bits stay for any number of ranks. Each file is verified by one rank, and its tiles again when they
               are copied.
    Proofs     The manifest's checksum proves its tables; a header's, names and places; a tile's, the bytes of a file as
               they left the buffer; the file's, that its tiles are in their places. None proves that ranges of several
-              files make up a whole, nor that the bytes arrived where they belong: so, when exactly what was saved is
-              read, in its order, the content's checksum is made once more of what is in memory then. */
+              files make up a whole, nor that bytes arrived where they belong: so, when exactly what was saved is read
+              in its order, the checksum of the content is computed again from memory. */
 
 MEMOPT_I_SMALL_BEGIN
 
@@ -45331,11 +45330,11 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
 MEMOPT_I_SMALL_END
 
 /* @section save : save_manifest saved
-   A generation from its beginning to its name; which of the older ones go; and going on from the newest.
-   What stays Generations that hold, as a resume sees it: older ones go when desc.keep of those are there. To know it
-              costs a reading of each, by rank 0, so a lock remembers: what this run wrote without an error, resumed
-              from, or has read for this. A resume forgets all but what it took. What rots after that is found by the
-              next resume, not before an older generation goes: to read each save again takes as long as to write it. */
+   A generation from its beginning to its name; which older ones are removed; resuming from the newest.
+   What stays Intact generations, as a resume sees them; older ones go when desc.keep of those exist. To know it rank 0
+              must read each, so a lock remembers: what this run wrote without an error, resumed from, or has verified.
+              A resume forgets all but what it took. Later damage is found by the next resume, not before an older
+              generation goes: reading each save again takes as long as writing it. */
 
 MEMOPT_I_SMALL_BEGIN
 
@@ -45689,10 +45688,9 @@ MEMOPT_API memopt_status memopt_save_resume(const memopt_save_desc *desc, uint64
 MEMOPT_I_SMALL_END
 
 /* @section save_shard : save_optim shard api_save_shard
-   Items of a shard, of which some may be slow.
-   Slow tier  An item that is not in memory is brought tile by tile, by the list that is made of a tile as of a whole
-              tensor. A tile that was loaded into goes back when the next one comes: an item after the other fills
-              it. */
+   Items of a shard, some of which may be on its slow tier.
+   Slow tier  An item that is not in memory is brought tile by tile; the items of a tile are listed as those of a whole
+              tensor are. A tile that was loaded into is written back when the next one comes. */
 
 MEMOPT_I_SMALL_BEGIN
 
@@ -45792,12 +45790,11 @@ MEMOPT_I_SMALL_END
 #ifndef MEMOPT_I_WIDTH /* of a group */
 #if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section advise_model : shard_plan schedule gemm carve base host api_advise
-   A described model as bytes and seconds, and the object in which everything about one is looked up.
-   Problem    Memory is met as a guess: try, crash, halve the batch. What fits follows from sizes alone.
-   Idea       A choice is two parts that only add up. What lasts over a step, weights to buckets, is a dry run of the
-              shard: it does not depend on the micro-batch. What a micro-batch takes is a chain under a schedule: it
-              depends on neither ranks nor states. So of the product of all choices only two small tables are computed,
-              and a choice is a sum of two entries.
+   A described model as tensors, segments, bytes and seconds; and the object that a search works on.
+   Problem    Memory is met by trial: it crashes, the batch is halved. What fits follows from sizes alone.
+   Idea       A choice has two parts that add up. What lasts over a step, weights to buckets, is a dry run of the shard
+              and does not depend on the micro-batch. What a micro-batch takes is a chain under a schedule and depends
+              on neither ranks nor states. So two small tables replace the product of all choices.
    Time       Costs of segments are seconds: products at the peak times an efficiency, times the share of full waves of
               tiles. */
 
@@ -46416,12 +46413,12 @@ static memopt_i_advise *memopt_i_advise_open(memopt_i_checks *c, const memopt_ad
 MEMOPT_I_SMALL_END
 
 /* @section advise_schedules : advise_model
-   Which schedules there are for a form of the blocks: bytes at the peak, and seconds.
-   Idea       The solver is asked once for each form of the blocks, for some points of its frontier, and always with the
-              same chain: whoever prices a choice has the schedules of the search. Their actions are gone through once
-              for each micro-batch. Chunks change scratch and costs alone, so peak and cost of all their sizes follow
-              from the most that is alive beside each segment's scratch and from how often it runs. A tape with that
-              budget finds as good a schedule or a better one. */
+   The schedules of a form of the blocks: peak bytes, and seconds.
+   Idea       The solver runs once for each form of the blocks, for some points of its frontier, and always with the
+              same chain, so memopt_advise_price() gets the schedules of the search. Their actions are simulated once
+              for each micro-batch: chunks change scratch and costs only, so peak and cost of every chunk size follow
+              from the largest bytes beside each segment's scratch and from how often it runs. A tape with that budget
+              finds as good a schedule, or a better one. */
 
 MEMOPT_I_SMALL_BEGIN
 
@@ -46648,10 +46645,10 @@ static memopt_status memopt_i_advise_find_points(memopt_i_advise *x, const memop
 
 /* @section advise_price : advise_schedules
    What one choice takes.
-   Time       What communication and the slow tier take beyond the computing that they run beside is added; nothing runs
-              beside a link that waits.
-   Sets       Sums of sets of ranks are made in turn, a broadcast of each, so that their order is that of the units:
-              nobody computes meanwhile, and many sets take long. */
+   Time       Communication and the slow tier add what they take beyond the computing that hides them; a link that waits
+              hides behind nothing.
+   Sets       Sums over sets of ranks are made in turn, a broadcast of each, to keep the order of the units: nobody
+              computes meanwhile, and many sets take long. */
 
 /* ---- what lasts over a step ---- */
 static size_t memopt_i_advise_slow_level(int slow) {
@@ -46993,14 +46990,13 @@ MEMOPT_I_SMALL_END
 
 /* @section advise : advise_price text
    The search through all choices.
-   Search     The whole list, larger micro-batches too where a smaller one does not fit: one round needs no sums, so
-              bytes may shrink. Of schedules and chunks only the frontier is kept, as a choice with more bytes and more
-              seconds is no better, whatever lasts beside it. A smaller peak costs more time: of the frontier's points
-              that fit the best is found by bisection. What differs in a measure of `others` has a frontier of its own.
-   Threads    A rank that has the cores of several processors is one processor that has as much more: the list is gone
-              through again for each number of them, and bytes are compared by processor. Its rates and bandwidths
-              are theirs together; its link is one, and a host's disk is shared by fewer ranks. Small products are
-              not dealt to threads, so small models are better off as ranks. */
+   Search     The whole list, also larger micro-batches where a smaller one does not fit: a single round needs no sums,
+              so bytes may shrink. Of schedules and chunks only the frontier is kept: a choice with more bytes and more
+              seconds is never better. A smaller peak costs more time, so the best point that fits is found by
+              bisection. Values of a measure of `others` have frontiers of their own.
+   Threads    A rank with the cores of n processors is one processor with n times as much, so the list is searched again
+              for each number of threads, and bytes are compared by processor. Its link is one, and fewer ranks share a
+              host's disk. Small products are not shared among threads, so small models are better off as ranks. */
 
 /* ---- which is better ---- */
 typedef struct memopt_i_advise_search {
@@ -47316,7 +47312,7 @@ MEMOPT_I_SMALL_END
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x20 /* for advise */
 /* @section advise_machine : store comm tape product text base host api_advise_machine
-   A machine, measured; and written as text and read. */
+   A machine's rates by measuring, and its fields as text. */
 
 MEMOPT_I_SMALL_BEGIN
 

@@ -698,18 +698,12 @@ MEMOPT_API memopt_footprint memopt_ledger_footprint(const memopt_ledger *ledger)
 #if MEMOPT_I_GROUPS & 0x01 /* for memory */
 /* @section api_ledger_report : api_ledger */
 
-/**
- * Write the table for people, as text: what each tag holds, held at its peak and at everybody's.
- *
- * buffer   may be NULL with capacity 0, to ask for the size
- * length   receives the bytes it takes, without the 0 at the end, also when the buffer is too small; may be NULL
- * returns  OK, ERR_ARGUMENT (NULL), ERR_BUFFER (the buffer holds the beginning; bring length + 1 bytes)
- */
+/** The table for people: what each tag holds, held at its peak and at everybody's. Buffer, length and statuses as
+    memopt_error_text() has them. */
 MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char *buffer, size_t capacity,
                                               size_t *length);
 
-/** The line of memopt_error_text(), and behind it who holds most of the memory, by the ledger (NULL: without that). The
-    same statuses. */
+/** The line of memopt_error_text(), and behind it who holds most of the memory, by the ledger (NULL: without that). */
 MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, const memopt_error *error, char *buffer,
                                                size_t capacity, size_t *length);
 
@@ -722,13 +716,8 @@ typedef enum memopt_export_format {
     MEMOPT_EXPORT_TRACE_JSON       /* Chrome and Perfetto: a counter for each tag over time */
 } memopt_export_format;
 
-/**
- * Write what the ledger knows into your buffer. Text ends with a 0 byte that is not counted; a pickle is just bytes.
- *
- * buffer   may be NULL with capacity 0, to ask for the size
- * length   receives the bytes it takes, without the 0, also when the buffer is too small; may be NULL
- * returns  OK, ERR_ARGUMENT (NULL, no such format), ERR_BUFFER (the buffer holds the beginning; bring length + 1 bytes)
- */
+/** Write what the ledger knows. Buffer, length and statuses as memopt_error_text() has them, and ERR_ARGUMENT for no such
+    format; a pickle has no 0 at its end. */
 MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format, char *buffer,
                                               size_t capacity, size_t *length);
 
@@ -7877,7 +7866,7 @@ static void memopt_i_report_failures(memopt_i_writer *o, const memopt_ledger *l)
         memopt_i_put_text(o, "\n");
     }
     if (l->total.retried) {
-        memopt_i_put_text_number(o, "served another way than asked first: ", l->total.retried);
+        memopt_i_put_text_number(o, "served by a fallback: ", l->total.retried);
         memopt_i_put_text(o, "\n");
     }
     if (l->untracked_blocks || l->untracked_segments) {
@@ -7886,8 +7875,7 @@ static void memopt_i_report_failures(memopt_i_writer *o, const memopt_ledger *l)
         memopt_i_put_text(o, " reservations\n");
     }
     if (l->clock_failures) {
-        memopt_i_put_text_number(o, "events with the time of the one before, because the clock failed: ",
-                                 l->clock_failures);
+        memopt_i_put_text_number(o, "events with a repeated timestamp (the clock failed): ", l->clock_failures);
         memopt_i_put_text(o, "\n");
     }
 }
@@ -11939,61 +11927,6 @@ static void memopt_i_heap_trim_extents(memopt_heap *h, size_t *released) {
     h->extent_count = kept;
 }
 
-/* ---- a walk over all blocks ---- */
-
-enum memopt_i_heap_entry_kind { MEMOPT_I_HEAP_FREE, MEMOPT_I_HEAP_USED, MEMOPT_I_HEAP_IDLE /* the plan's, not in use */ };
-
-typedef struct memopt_i_heap_entry { /* zero it to begin a walk */
-    size_t offset, bytes;
-    enum memopt_i_heap_entry_kind kind;
-    uint32_t block;      /* of a used block: its node */
-    uint32_t node, slot; /* where the walk is */
-} memopt_i_heap_entry;
-
-static int memopt_i_heap_walk_to(memopt_i_heap_entry *e, enum memopt_i_heap_entry_kind kind, size_t offset, size_t bytes,
-                                 uint32_t block) {
-    e->kind = kind;
-    e->offset = offset;
-    e->bytes = bytes;
-    e->block = block;
-    return 1;
-}
-
-/* Inside the region: the next live slot, or the idle bytes before it. Returns 0 at the region's end. */
-static int memopt_i_heap_walk_region(const memopt_heap *h, memopt_i_heap_entry *e) {
-    const memopt_i_replay *r = &h->replay;
-    const size_t region_end = memopt_i_heap_end(h, r->region);
-    const size_t start = e->node == r->region ? e->offset + e->bytes : h->nodes[r->region].offset;
-    size_t end = region_end;
-
-    if (e->node != r->region) e->slot = 0;
-    e->node = r->region;
-    if (start == region_end) return 0;
-    for (; e->slot < r->count; ++e->slot) {
-        const uint32_t i = r->slots[r->order[e->slot]].node;
-
-        if (!(h->nodes[i].serial & 1)) continue;
-        end = h->nodes[i].offset;
-        if (end > start) break;
-        ++e->slot;
-        return memopt_i_heap_walk_to(e, MEMOPT_I_HEAP_USED, end, h->nodes[i].size, i);
-    }
-    return memopt_i_heap_walk_to(e, MEMOPT_I_HEAP_IDLE, start, end - start, 0);
-}
-
-/* The next block in order of addresses; 0 after the last. */
-static int memopt_i_heap_walk(const memopt_heap *h, memopt_i_heap_entry *e) {
-    uint32_t i;
-
-    if (e->node && e->node == h->replay.region && memopt_i_heap_walk_region(h, e)) return 1;
-    i = memopt_i_heap_after(h, e->node);
-    if (!i) return 0;
-    if (i == h->replay.region) return memopt_i_heap_walk_region(h, e);
-    e->node = i;
-    return memopt_i_heap_walk_to(e, memopt_i_heap_is_free(h, i) ? MEMOPT_I_HEAP_FREE : MEMOPT_I_HEAP_USED,
-                                 h->nodes[i].offset, h->nodes[i].size, i);
-}
-
 /* ---- the plan's region ---- */
 
 static void memopt_i_heap_watch(memopt_heap *h) {
@@ -12197,19 +12130,27 @@ static void memopt_i_replay_dissolve(memopt_heap *h) {
 
 /* Where the request would fit if the region were given back: between two blocks in use, where there are addresses. */
 static int memopt_i_replay_would_fit(const memopt_heap *h, size_t size, size_t alignment, size_t *at) {
-    memopt_i_heap_entry e;
+    const memopt_i_replay *r = &h->replay;
     size_t start = h->base;
     size_t end = h->base;
+    uint32_t i, k;
 
-    memset(&e, 0, sizeof e);
-    while (memopt_i_heap_walk(h, &e)) {
-        const int gap = !h->ranged && e.offset != end;
-
-        if (gap || e.kind == MEMOPT_I_HEAP_USED) {
-            if (memopt_i_heap_fits(start, gap ? end : e.offset, size, alignment, at)) return 1;
-            start = gap && e.kind != MEMOPT_I_HEAP_USED ? e.offset : e.offset + e.bytes;
+    for (i = memopt_i_heap_after(h, 0); i; i = memopt_i_heap_after(h, i)) {
+        if (!h->ranged && h->nodes[i].offset != end) { /* a gap */
+            if (memopt_i_heap_fits(start, end, size, alignment, at)) return 1;
+            start = h->nodes[i].offset;
         }
-        end = e.offset + e.bytes;
+        for (k = 0; i == r->region && k < r->count; ++k) {
+            const memopt_i_replay_slot *s = &r->slots[r->order[k]];
+
+            if (!memopt_i_replay_live(h, s)) continue;
+            if (memopt_i_heap_fits(start, h->nodes[s->node].offset, size, alignment, at)) return 1;
+            start = memopt_i_heap_end(h, s->node);
+        }
+        end = memopt_i_heap_end(h, i);
+        if (i == r->region || memopt_i_heap_is_free(h, i)) continue;
+        if (memopt_i_heap_fits(start, h->nodes[i].offset, size, alignment, at)) return 1;
+        start = end;
     }
     return memopt_i_heap_fits(start, h->ranged ? h->base + h->capacity : end, size, alignment, at);
 }
@@ -12522,15 +12463,15 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_heap_create(const memopt_heap_desc
 }
 
 MEMOPT_API void memopt_heap_destroy(memopt_heap *heap) {
-    memopt_i_heap_entry e;
     size_t i;
 
     if (!heap) return;
-    memset(&e, 0, sizeof e);
-    while (heap->ledger && memopt_i_heap_walk(heap, &e))
-        if (e.kind == MEMOPT_I_HEAP_USED)
-            (void)memopt_ledger_remove(heap->ledger, memopt_i_heap_tag(&heap->nodes[e.block]), e.bytes,
-                                       memopt_i_heap_address(e.offset));
+    for (i = 1; heap->ledger && i < heap->node_count; ++i) { /* blocks in use */
+        const memopt_i_heap_node *n = &heap->nodes[i];
+
+        if ((n->serial & 1) && i != heap->replay.region)
+            (void)memopt_ledger_remove(heap->ledger, memopt_i_heap_tag(n), n->size, memopt_i_heap_address(n->offset));
+    }
     if (heap->ranged && heap->source)
         memopt_i_source_release(heap->source, memopt_i_heap_address(heap->base), heap->capacity,
                                 memopt_i_heap_reserved(heap));

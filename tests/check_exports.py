@@ -311,7 +311,7 @@ def expected_report(model):
         out.append(f"failed attempts: {every['failed']}, the last for {size(e['size'])} of ".encode() + model.names[e["tag"]]
                    + f" at step {e['step']}, layer {e['layer']}".encode())
     if every["retried"]:
-        out.append(f"served another way than asked first: {every['retried']}".encode())
+        out.append(f"served by a fallback: {every['retried']}".encode())
     unknown = sum(model.blocks) - len(model.listed)
     if unknown or model.unlisted:
         out.append(f"not listed one by one, only in the sums: {unknown} blocks, {len(model.unlisted)} reservations".encode())

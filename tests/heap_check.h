@@ -1,4 +1,4 @@
-/* heap_check.h - a heap seen from inside, for its tests: every invariant, the largest request with growth, growth alone. */
+/* heap_check.h - a heap seen from inside, for its tests: every invariant, a walk over all blocks, the largest request with growth, growth alone. */
 #ifndef HEAP_CHECK_H
 #define HEAP_CHECK_H
 
@@ -148,6 +148,59 @@ static inline memopt_status heap_check(const memopt_heap *heap) {
     if (heap->unused_count < heap->pledged || count + heap->unused_count + heap->replay.count != heap->node_count
         || !heap_check_replay(heap)) return MEMOPT_ERR_CORRUPT;
     return MEMOPT_OK;
+}
+
+enum heap_entry_kind { HEAP_FREE, HEAP_USED, HEAP_IDLE /* the plan's, not in use */ };
+
+typedef struct heap_entry { /* zero it to begin a walk */
+    size_t offset, bytes;
+    enum heap_entry_kind kind;
+    uint32_t block;      /* of a used block: its node */
+    uint32_t node, slot; /* where the walk is */
+} heap_entry;
+
+static inline int heap_walk_to(heap_entry *e, enum heap_entry_kind kind, size_t offset, size_t bytes,
+                                 uint32_t block) {
+    e->kind = kind;
+    e->offset = offset;
+    e->bytes = bytes;
+    e->block = block;
+    return 1;
+}
+
+/* Inside the region: the next live slot, or the idle bytes before it. Returns 0 at the region's end. */
+static inline int heap_walk_region(const memopt_heap *h, heap_entry *e) {
+    const memopt_i_replay *r = &h->replay;
+    const size_t region_end = memopt_i_heap_end(h, r->region);
+    const size_t start = e->node == r->region ? e->offset + e->bytes : h->nodes[r->region].offset;
+    size_t end = region_end;
+
+    if (e->node != r->region) e->slot = 0;
+    e->node = r->region;
+    if (start == region_end) return 0;
+    for (; e->slot < r->count; ++e->slot) {
+        const uint32_t i = r->slots[r->order[e->slot]].node;
+
+        if (!(h->nodes[i].serial & 1)) continue;
+        end = h->nodes[i].offset;
+        if (end > start) break;
+        ++e->slot;
+        return heap_walk_to(e, HEAP_USED, end, h->nodes[i].size, i);
+    }
+    return heap_walk_to(e, HEAP_IDLE, start, end - start, 0);
+}
+
+/* The next block in order of addresses; 0 after the last. */
+static inline int heap_walk(const memopt_heap *h, heap_entry *e) {
+    uint32_t i;
+
+    if (e->node && e->node == h->replay.region && heap_walk_region(h, e)) return 1;
+    i = memopt_i_heap_after(h, e->node);
+    if (!i) return 0;
+    if (i == h->replay.region) return heap_walk_region(h, e);
+    e->node = i;
+    return heap_walk_to(e, memopt_i_heap_is_free(h, i) ? HEAP_FREE : HEAP_USED,
+                                 h->nodes[i].offset, h->nodes[i].size, i);
 }
 
 /* The largest request that succeeds with growth at the end, as far as the capacity goes. */

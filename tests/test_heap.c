@@ -144,13 +144,13 @@ static int heap_near(double a, double b) { return a - b < 1e-12 && b - a < 1e-12
 static void heap_model_check(heap_model *m) {
     const memopt_heap_stats s = memopt_heap_get_stats(m->heap);
     size_t free_bytes = 0, free_blocks = 0, used = 0, used_blocks = 0, requested = 0, idle = 0, largest = 0, end = 0;
-    memopt_i_heap_entry e;
+    heap_entry e;
     memset(&e, 0, sizeof e);
-    while (memopt_i_heap_walk(m->heap, &e)) {
+    while (heap_walk(m->heap, &e)) {
         CHECK_AT(e.offset >= end && e.bytes, m->at);
         end = e.offset + e.bytes;
-        if (e.kind == MEMOPT_I_HEAP_FREE) { free_bytes += e.bytes; ++free_blocks; if (e.bytes > largest) largest = e.bytes; }
-        else if (e.kind == MEMOPT_I_HEAP_IDLE) idle += e.bytes;
+        if (e.kind == HEAP_FREE) { free_bytes += e.bytes; ++free_blocks; if (e.bytes > largest) largest = e.bytes; }
+        else if (e.kind == HEAP_IDLE) idle += e.bytes;
         else {
             const memopt_i_heap_node *node = &m->heap->nodes[e.block]; size_t k;
             for (k = 0; k < m->count && m->live[k].block.node != e.block; ++k) {}
@@ -353,7 +353,7 @@ static void test_heap_offsets(void) {
     memopt_heap_destroy(h);
 }
 static void test_heap_alignment(void) { /* only one free piece happens to begin well, and no piece is sure to be enough */
-    memopt_heap *h = heap_new(NULL, 64 * 64, 64 * 64, NULL); memopt_block b[64]; memopt_i_heap_entry e; size_t i;
+    memopt_heap *h = heap_new(NULL, 64 * 64, 64 * 64, NULL); memopt_block b[64]; heap_entry e; size_t i;
     for (i = 0; i < 64; ++i) b[i] = heap_get(h, 64, 0, 0);
     CHECK(memopt_heap_largest(h) == 0 && memopt_heap_alloc(h, 1, 0, 0, &b[0]) == MEMOPT_ERR_MEMORY);
     for (i = 1; i < 64; i += 4) { CHECK(memopt_heap_free(h, b[i]) == MEMOPT_OK); CHECK(memopt_heap_free(h, b[i + 1]) == MEMOPT_OK); }
@@ -363,8 +363,8 @@ static void test_heap_alignment(void) { /* only one free piece happens to begin 
     CHECK(memopt_heap_alloc(h, 64, SIZE_MAX / 2 + 1, 0, &b[1]) == MEMOPT_ERR_MEMORY);
     CHECK(memopt_heap_free(h, b[0]) == MEMOPT_ERR_STATE || b[0].offset == 0);
     memset(&e, 0, sizeof e);
-    for (i = 0; memopt_i_heap_walk(h, &e); ++i) CHECK(e.kind != MEMOPT_I_HEAP_IDLE && e.bytes);
-    CHECK(memopt_i_heap_walk(h, &e) == 0 || i); /* a walk that is over may be asked again */
+    for (i = 0; heap_walk(h, &e); ++i) CHECK(e.kind != HEAP_IDLE && e.bytes);
+    CHECK(heap_walk(h, &e) == 0 || i); /* a walk that is over may be asked again */
     CHECK(heap_check(h) == MEMOPT_OK);
     memopt_heap_destroy(h);
 }
@@ -654,7 +654,7 @@ static void test_heap_replay(void) {
     memopt_heap_destroy(h);
 }
 static void test_heap_replay_differs(void) {
-    memopt_heap *h = heap_planned(1 << 20); heap_step s, t; memopt_block x; memopt_i_heap_entry e; size_t i, idle;
+    memopt_heap *h = heap_planned(1 << 20); heap_step s, t; memopt_block x; heap_entry e; size_t i, idle;
     /* b is missing: c is found one slot ahead; what asks for more, another tag or another alignment is not served */
     CHECK(memopt_heap_begin_step(h) == MEMOPT_OK);
     s.a = heap_get(h, 640, 0, heap_kept);
@@ -666,7 +666,7 @@ static void test_heap_replay_differs(void) {
     s.d = heap_get(h, 64, 0, heap_gone);
     CHECK(heap_in_region(h, s.d) && memopt_heap_free(h, s.c) == MEMOPT_OK);
     memset(&e, 0, sizeof e);
-    for (i = idle = 0; memopt_i_heap_walk(h, &e); ++i) idle += e.kind == MEMOPT_I_HEAP_IDLE ? e.bytes : 0;
+    for (i = idle = 0; heap_walk(h, &e); ++i) idle += e.kind == HEAP_IDLE ? e.bytes : 0;
     CHECK(idle == 960 - 704 && memopt_heap_get_stats(h).idle == idle);
     /* a and d live on into the next step: their places are not given out, everything else is */
     CHECK(memopt_heap_begin_step(h) == MEMOPT_OK && h->replay.late_count == 2 && heap_check(h) == MEMOPT_OK);

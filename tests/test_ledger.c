@@ -498,7 +498,7 @@ static void ledger_report(void) {
         "other           " "       100 B" "       100 B" "         0 B" "  ...................." "        1" "          1" "       0" "\n"
         "total           " "     1.5 MiB" "     2.0 MiB" "     2.0 MiB" "  ####################" "        3" "          4" "       1" "\n"
         "failed attempts: 1, the last for 5.0 MiB of gradients at step 3, layer 7\n"
-        "served another way than asked first: 1\n", __LINE__);
+        "served by a fallback: 1\n", __LINE__);
     memopt_ledger_destroy(l);
 }
 static void ledger_report_left_out(void) { /* full tables, sources, a clock that fails: the table says so */
@@ -518,7 +518,7 @@ static void ledger_report_left_out(void) { /* full tables, sources, a clock that
         "total           " "        96 B" "        96 B" "        96 B" "  ####################" "        3" "          3" "       0" "\n"
         "held by sources: reserved 128.0 KiB, committed 34.0 KiB, at most 36.0 KiB\n"
         "not listed one by one, only in the sums: 2 blocks, 1 reservations\n"
-        "events with the time of the one before, because the clock failed: 4\n", __LINE__);
+        "events with a repeated timestamp (the clock failed): 4\n", __LINE__);
     memopt_ledger_destroy(l);
     CHECK(f.live_blocks == 0);
 }

@@ -89,16 +89,16 @@ static void fuzz_free(fuzz_state *f, size_t k) {
     f->blocks[k] = f->blocks[--f->count];
 }
 static void fuzz_compare(const fuzz_state *f) {
-    const memopt_heap_stats s = memopt_heap_get_stats(f->heap); memopt_i_heap_entry e; size_t sums[3] = { 0, 0, 0 }, largest = 0, i, there = 0;
+    const memopt_heap_stats s = memopt_heap_get_stats(f->heap); heap_entry e; size_t sums[3] = { 0, 0, 0 }, largest = 0, i, there = 0;
     memset(&e, 0, sizeof e);
-    while (memopt_i_heap_walk(f->heap, &e)) {
+    while (heap_walk(f->heap, &e)) {
         sums[e.kind] += e.bytes;
-        if (e.kind == MEMOPT_I_HEAP_FREE && e.bytes > largest) largest = e.bytes;
+        if (e.kind == HEAP_FREE && e.bytes > largest) largest = e.bytes;
         for (i = (e.offset - f->base) / FUZZ_UNIT; i < (e.offset - f->base + e.bytes) / FUZZ_UNIT; ++i)
-            fuzz_must(f->units[i] == (e.kind == MEMOPT_I_HEAP_USED));
+            fuzz_must(f->units[i] == (e.kind == HEAP_USED));
     }
-    fuzz_must(s.used == f->used && s.requested == f->requested && s.used_blocks == f->count && sums[MEMOPT_I_HEAP_USED] == f->used);
-    fuzz_must(s.free_bytes == sums[MEMOPT_I_HEAP_FREE] && s.largest == largest && s.idle <= sums[MEMOPT_I_HEAP_IDLE]);
+    fuzz_must(s.used == f->used && s.requested == f->requested && s.used_blocks == f->count && sums[HEAP_USED] == f->used);
+    fuzz_must(s.free_bytes == sums[HEAP_FREE] && s.largest == largest && s.idle <= sums[HEAP_IDLE]);
     for (i = 0; i < sizeof fuzz_there; ++i) there += (size_t)fuzz_there[i] * FUZZ_CELL;
     fuzz_must(heap_check(f->heap) == MEMOPT_OK);
     fuzz_must(s.reserved == s.used + s.free_bytes + s.idle && (!f->kind || s.reserved == there));

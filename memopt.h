@@ -536,7 +536,6 @@ typedef struct memopt_host {
     memopt_clock     clock;
 } memopt_host;
 
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section api_host_threads : api_host */
 
 /**
@@ -569,8 +568,6 @@ MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool);
 /* Joins the threads. Not during a run; NULL is fine. */
 MEMOPT_API void           memopt_thread_pool_destroy(memopt_thread_pool *pool);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section api_host_queue : api_host */
 
 /**
@@ -583,7 +580,6 @@ MEMOPT_API void           memopt_thread_pool_destroy(memopt_thread_pool *pool);
  */
 MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_host *out);
 
-#endif /* groups */
 /* @section api_carve : api_status */
 
 /* One block cut into parts. The same lines count its bytes first, where there is no block yet, and then hand out the
@@ -611,7 +607,6 @@ MEMOPT_API memopt_carver memopt_carver_begin(void *base);
     base itself is aligned by who brings it. Not checked against the end of a block: count it with the same lines. */
 MEMOPT_API void *memopt_carve(memopt_carver *carver, size_t count, size_t size, size_t alignment);
 
-#if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
 /* @section api_ledger : api_host */
 
 /* what bytes are for; below, and your own from memopt_ledger_tag_add() */
@@ -694,8 +689,6 @@ MEMOPT_API memopt_usage memopt_ledger_usage(const memopt_ledger *ledger, memopt_
 MEMOPT_API memopt_usage memopt_ledger_total(const memopt_ledger *ledger);
 MEMOPT_API memopt_footprint memopt_ledger_footprint(const memopt_ledger *ledger);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x01 /* for memory */
 /* @section api_ledger_report : api_ledger */
 
 /** The table for people: what each tag holds, held at its peak and at everybody's. Buffer, length and statuses as
@@ -721,8 +714,6 @@ typedef enum memopt_export_format {
 MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format, char *buffer,
                                               size_t capacity, size_t *length);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
 /* @section api_source : api_ledger */
 
 typedef enum memopt_source_kind {
@@ -925,8 +916,6 @@ MEMOPT_API memopt_status      memopt_arena_trim(memopt_arena *arena);
 /** At MEMOPT_DEBUG 2: ERR_CORRUPT when bytes between the ends were written after they had been rewound. Else OK. */
 MEMOPT_API memopt_status      memopt_arena_check(memopt_arena *arena);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x35 /* for memory, activations, ranks, advise */
 /* @section api_plan : api_host */
 
 typedef struct memopt_plan_item { /* zero it, then set what you need */
@@ -1000,8 +989,6 @@ typedef struct memopt_plan_result {
 MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count, const memopt_plan_options *options,
                                            const memopt_host *host, memopt_plan_result *result);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x01 /* for memory */
 /* @section api_heap : api_source api_plan */
 
 typedef struct memopt_heap memopt_heap;
@@ -1144,8 +1131,6 @@ MEMOPT_API memopt_status memopt_heap_begin_step(memopt_heap *heap);
  */
 MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section api_simd : api_host */
 
 /**
@@ -1198,8 +1183,6 @@ MEMOPT_I_INLINE uint32_t memopt_i_noise16(memopt_noise noise, uint64_t index) {
     return memopt_i_noise32(noise, index) >> 16;
 }
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x0a /* for numbers, operators */
 /* @section api_random : api_host */
 
 /**
@@ -1223,8 +1206,6 @@ MEMOPT_API memopt_status memopt_random_uniform(float *dst, size_t n, uint64_t se
 MEMOPT_API memopt_status memopt_random_normal(float *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
                                               const memopt_threads *threads);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section api_number : api_noise
    Formats: bf16 (8 bits of exponent, 7 of mantissa), f16 (IEEE half: 5, 10), e4m3 and e5m2 (OCP 8-bit; e4m3 has no
    infinity, its largest is 448). All as plain integers, in the machine's byte order.
@@ -1367,8 +1348,6 @@ typedef enum memopt_type { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F16 } 
 /** Bytes of an element; 0 for numbers that are no type. */
 MEMOPT_API size_t memopt_type_bytes(memopt_type type);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x0a /* for numbers, operators */
 /* @section api_convert : api_number
    Floats of 8 bits, and arrays. */
 
@@ -1462,8 +1441,6 @@ MEMOPT_API memopt_status memopt_f32_split(uint16_t *high, uint16_t *low, const f
 MEMOPT_API memopt_status memopt_f32_join(float *dst, const uint16_t *high, const uint16_t *low, size_t n,
                                          const memopt_threads *threads);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x32 /* for numbers, ranks, advise */
 /* @section api_checksum : api_host
    CRC-32C (Castagnoli): polynomial 0x1edc6f41, reflected, begun with and finished by inverting all bits, as in iSCSI,
    ext4 and Btrfs; of "123456789" it is 0xe3069283. It finds every burst of up to 32 bits, every 1 to 3 wrong bits in up
@@ -1497,8 +1474,6 @@ MEMOPT_API uint32_t memopt_crc32c_join(uint32_t first, uint32_t second, uint64_t
 MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *bytes, size_t count,
                                                 const memopt_threads *threads, uint32_t *out);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
 /* @section api_quant : api_number
    Arrays of floats as one byte an element and one float for each block: x = level[code] * absmax.
 
@@ -1517,8 +1492,6 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
 
 typedef enum memopt_quant_map { MEMOPT_QUANT_SIGNED, MEMOPT_QUANT_UNSIGNED, MEMOPT_QUANT_LINEAR } memopt_quant_map;
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
 /* @section api_quantize : api_quant */
 
 /**
@@ -1608,8 +1581,6 @@ typedef struct memopt_fp8 {
  */
 MEMOPT_API memopt_status memopt_fp8_quantize(const memopt_fp8 *x, const memopt_threads *threads);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
 /* @section api_optim : api_arena api_number
    One optimizer object steps all tensors of a model. memopt_optim_open() makes it with all states in one call; or its
    memory and every tensor's state are asked for first, and brought by you: from a heap, a file. A step is begin, for
@@ -1853,8 +1824,6 @@ MEMOPT_API uint64_t      memopt_optim_skipped(const memopt_optim *optim);
 /* of the last call that failed */
 MEMOPT_API memopt_error  memopt_optim_error(const memopt_optim *optim);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x32 /* for numbers, ranks, advise */
 /* @section api_scale : api_number */
 
 /* One step with fp16 gradients, micro-batches and clipping; the gradients are read once here and once by the optimizer:
@@ -2078,8 +2047,6 @@ MEMOPT_API memopt_status memopt_gradients_accumulate(const memopt_gradients *sum
 /** 1 / tokens, which makes the sums a mean: a factor for the optimizer. ERR_STATE, factor untouched, without tokens. */
 MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *accumulation, double *factor);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 /* @section api_schedule : api_host
    A network as a chain: segment 0 reads the input, segment i the output of segment i - 1. Value 0 is the input, value v
    the output of segment v - 1, and gradient v the gradient of value v. Costs are in any unit, the same everywhere
@@ -2258,8 +2225,6 @@ MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *sch
                                                       memopt_action *actions, size_t capacity, const memopt_host *host,
                                                       memopt_schedule_result *result);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section api_plot : api_schedule */
 
 typedef enum memopt_plot_format { MEMOPT_PLOT_TEXT, MEMOPT_PLOT_SVG } memopt_plot_format;
@@ -2329,8 +2294,6 @@ typedef struct memopt_graph_use { /* of a node, in a pass of forwards in order, 
 MEMOPT_API memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_plan_item *items, size_t capacity,
                                               size_t *count, memopt_graph_use *uses);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3c /* for activations, operators, ranks, advise */
 /* @section api_callback : api_status
    What a tape calls: the engine's own layers, forward and backward, and a store for outputs. */
 
@@ -2437,8 +2400,6 @@ typedef struct memopt_tape_store {
     void          *user;
 } memopt_tape_store;
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 /* @section api_codec : api_status */
 
 /* How outputs are kept. A lossy codec gives the same result for every schedule, budget and pass, but not that of
@@ -2681,8 +2642,6 @@ MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory,
     returned: among the arguments of one call, C does not say which is computed first. */
 MEMOPT_API memopt_error memopt_tape_error(const memopt_tape *tape);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section api_tape_step : api_callback api_optim */
 
 /**
@@ -2740,8 +2699,6 @@ MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t
     a step is given up, they cannot be popped, nor those below them: destroy the stash and create it again. */
 MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x38 /* for operators, ranks, advise */
 /* @section api_gemm : api_number
    Matrices lie row by row: element (i, j) at data[i * stride + j], strides in elements. Types are of the storage; all
    arithmetic is float32.
@@ -2808,8 +2765,6 @@ MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, con
 MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
 #define MEMOPT_GEMM_SCRATCH ((size_t)768 << 10)
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x08 /* for operators */
 /* @section api_ops : api_gemm
    Operators whose usual form wastes memory, forward and backward, a section for each. Arithmetic is float32 whatever
    the storage, but that in bf16 attention and head round to bf16 what goes into a product: both operands are bf16
@@ -3250,8 +3205,6 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
     ERR_ARGUMENT. */
 MEMOPT_API memopt_ops memopt_ops_in(const memopt_tape_call *call, const memopt_ops *ops);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section api_store : api_ledger api_callback
    Tiles of bytes outside of the memory that an engine computes in: in other memory of the host, or in a file. For what
    a step needs only once: states of an optimizer, weights of a layer, kept outputs of a tape. A read gives what was
@@ -3730,8 +3683,6 @@ typedef struct memopt_shard_link { /* a call takes latency + the bytes that a ra
     int    waits;     /* 1: bytes move only while ranks wait, as between threads, and with MPI that nothing drives */
 } memopt_shard_link;
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
 /* @section api_shard : api_shard_plan api_scale api_arena
    The shard of a rank, and the calls of a step.
    Mean       Sums are sums over all units: the mean is one factor, run.gradient_factor.
@@ -4590,8 +4541,6 @@ MEMOPT_API memopt_status memopt_save_optim_items(memopt_optim *optim, size_t ten
 MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t tensor, const char *name,
                                                  memopt_save_item *items, size_t *count);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section api_advise : api_shard_plan api_schedule
    Plan a training before model and machine exist: the ZeRO stage and the number of ranks, number formats, micro-batch,
    what to keep and what to recompute, what to offload.
@@ -4806,8 +4755,6 @@ MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, con
 MEMOPT_API memopt_status memopt_advise_text(const memopt_advise_choice *choice, char *buffer, size_t capacity,
                                             size_t *length);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x20 /* for advise */
 /* @section api_advise_machine : api_advise api_tape api_comm api_store
    The rates of a machine: measured, in place of a data sheet, and as text. */
 
@@ -4855,7 +4802,6 @@ MEMOPT_API memopt_status memopt_advise_machine_write(const memopt_advise_machine
 MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t bytes, memopt_advise_machine *machine,
                                                     memopt_error *error);
 
-#endif /* groups */
 /* @section api_end : config */
 
 #ifdef __cplusplus
@@ -5012,7 +4958,7 @@ extern long    syscall(long number, ...);
 #  define MEMOPT_I_LIKELY(x)   __builtin_expect(!!(x), 1)
 #  define MEMOPT_I_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #  define MEMOPT_I_NOINLINE    __attribute__((noinline))
-#  define MEMOPT_I_COLD        __attribute__((cold, noinline)) /* refusals, setting up, reports: small, not fast */
+#  define MEMOPT_I_COLD        __attribute__((cold, noinline)) /* refusals alone: who calls one for sure is cold, too */
 #else
 #  define MEMOPT_I_LIKELY(x)   (x)
 #  define MEMOPT_I_UNLIKELY(x) (x)
@@ -5140,6 +5086,8 @@ typedef struct memopt_i_checks {
     size_t        index;
 } memopt_i_checks;
 
+MEMOPT_I_SMALL_END
+
 static memopt_i_checks memopt_i_checks_begin(memopt_error *error, const char *subject) {
     memopt_i_checks c;
 
@@ -5150,6 +5098,8 @@ static memopt_i_checks memopt_i_checks_begin(memopt_error *error, const char *su
     c.index = SIZE_MAX;
     return c;
 }
+
+MEMOPT_I_SMALL_BEGIN
 
 static void memopt_i_checks_at(memopt_i_checks *c, const char *place, size_t index) {
     if (c->status) return;
@@ -5414,7 +5364,6 @@ static void memopt_i_sort(uint32_t *order, size_t count, memopt_i_key_fn *key, c
     }
 }
 
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section rounding : base
    Floats by their bits, and arithmetic that is rounded once, whatever the processor and the compiler would make of it. */
 
@@ -5517,7 +5466,6 @@ MEMOPT_I_HOST_DEVICE static float memopt_i_inverse(float x) {
     return memopt_i_bits_float(bits > largest ? largest : bits);
 }
 
-#endif /* groups */
 /* @section carve : base api_carve
    Once a size did not fit, nothing is handed out any more: a caller looks at `overflow` at the end, not at each
    part. */
@@ -5973,7 +5921,7 @@ static ptrdiff_t memopt_i_file_read_some(void *file, uint64_t offset, void *byte
 #define MEMOPT_I_HALF_HOST "the host is half set: a table has some of its functions"
 
 /* A table is all there or not at all: half of one is a mistake of the caller that would show up months later. */
-static MEMOPT_I_COLD void memopt_i_files_check(memopt_i_checks *c, const memopt_files *f) {
+static void memopt_i_files_check(memopt_i_checks *c, const memopt_files *f) {
     const int files = !!f->open_fn + !!f->close_fn + !!f->read_fn + !!f->write_fn + !!f->size_fn + !!f->resize_fn
                     + !!f->sync_fn + !!f->rename_fn + !!f->remove_fn;
     const int dirs = !!f->reserve_fn + !!f->align_fn + !!f->make_dir_fn + !!f->list_dir_fn + !!f->sync_dir_fn;
@@ -5988,8 +5936,8 @@ static MEMOPT_I_COLD void memopt_i_files_check(memopt_i_checks *c, const memopt_
 }
 
 /* Without the files. */
-static MEMOPT_I_COLD memopt_status memopt_i_host_resolve(memopt_i_checks *c, const memopt_host *host,
-                                                         memopt_host *out) {
+static MEMOPT_I_NOINLINE memopt_status memopt_i_host_resolve(memopt_i_checks *c, const memopt_host *host,
+                                                             memopt_host *out) {
     memopt_host h;
 
     memset(&h, 0, sizeof h);
@@ -6018,7 +5966,6 @@ static memopt_status memopt_i_host_fill(const memopt_host *host, memopt_host *ou
 
 MEMOPT_I_SMALL_END
 
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section host_threads : host api_host_threads
    Threads of the system, OpenMP's as workers, and a pool of our own. */
 
@@ -6334,8 +6281,6 @@ MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) { (void)poo
 MEMOPT_I_SMALL_END
 
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section host_files : host
    The system's files, once for POSIX, once for Windows; elsewhere they are there and say no. And what sections above do
    with any table of files.
@@ -6390,8 +6335,7 @@ static int memopt_i_file_flags(memopt_open_mode plain) {
 }
 
 /* A system that refuses a direct file may have made it all the same: a new one becomes direct when it is open. */
-static MEMOPT_I_COLD memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode,
-                                                        void **file) {
+static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
     const int direct = (int)mode & MEMOPT_I_OPEN_DIRECT ? MEMOPT_I_DIRECT : 0;
     const memopt_open_mode plain = MEMOPT_I_OPEN_PLAIN(mode);
     const int flags = memopt_i_file_flags(plain);
@@ -7412,8 +7356,7 @@ static void memopt_i_files_resolve(memopt_files *f) {
     f->sync_dir_fn = memopt_i_no_path;
 }
 
-static MEMOPT_I_COLD memopt_status memopt_i_host_resolve_files(memopt_i_checks *c, const memopt_host *host,
-                                                               memopt_host *out) {
+static memopt_status memopt_i_host_resolve_files(memopt_i_checks *c, const memopt_host *host, memopt_host *out) {
     if (memopt_i_host_resolve(c, host, out)) return c->status;
     memopt_i_files_resolve(&out->files);
     return MEMOPT_OK;
@@ -7427,8 +7370,6 @@ MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_hos
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
 /* @section ledger : carve base host api_ledger
    Who holds which bytes, exactly. Without it an engine learns its peak from the kernel that kills it.
    Problem    "What was live at the peak" asks for a copy of all tags at every new peak, and while a model is loaded
@@ -7531,7 +7472,7 @@ static memopt_status memopt_i_ledger_check(memopt_i_checks *c, const memopt_ledg
     return c->status;
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, memopt_ledger **out) {
+MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, memopt_ledger **out) {
     const memopt_ledger_desc d = memopt_i_ledger_resolve(desc);
     memopt_i_checks c = memopt_i_checks_begin(d.error, "ledger");
     memopt_carver room = memopt_carver_begin(NULL);
@@ -7827,8 +7768,6 @@ static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t 
     memopt_i_ledger_event(l, MEMOPT_I_EVENT_RELEASE, MEMOPT_TAG_OTHER, bytes, base, NULL, NULL);
 }
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x01 /* for memory */
 /* @section ledger_report : text ledger api_ledger_report
    The table for people. Tags that never held anything are left out. */
 
@@ -8315,8 +8254,8 @@ static void memopt_i_trace(memopt_i_document *d, const memopt_ledger *l) {
     memopt_i_document_end(d, 1);
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format,
-                                                            char *buffer, size_t capacity, size_t *length) {
+MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format,
+                                                                char *buffer, size_t capacity, size_t *length) {
     memopt_i_document d;
 
     if (!ledger || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
@@ -8341,8 +8280,6 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_ledger_export(const memopt_ledger 
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
 /* @section source : ledger host api_source
    Where bytes come from, as one table of functions, so that arenas and heaps do not care whether they stand on a static
    array, malloc, pages of the system, a GPU, or on nothing at all.
@@ -8679,7 +8616,7 @@ static void memopt_i_cgroup_line(const memopt_host *host, const char *line, size
     }
 }
 
-static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes) {
+static MEMOPT_I_COLD memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes) {
     char text[MEMOPT_I_TEXT_MAX];
     const char *line, *end;
     uint64_t kib, available;
@@ -8733,6 +8670,11 @@ MEMOPT_API memopt_status memopt_memory_available(const memopt_host *host, uint64
    Pages of the system, as a source. The four calls that differ between systems come first, then the source. */
 
 MEMOPT_I_SMALL_BEGIN
+
+MEMOPT_I_SMALL_END
+
+/* @section pages : available source api_pages
+   Pages of the system, as a source. The four calls that differ between systems come first, then the source. */
 
 MEMOPT_I_SMALL_BEGIN
 
@@ -8914,7 +8856,7 @@ static size_t memopt_i_huge_size(const memopt_host *host) {
     return bytes >= ((uint64_t)1 << 16) && bytes <= ((uint64_t)32 << 20) && !(bytes & (bytes - 1)) ? (size_t)bytes : 0;
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_source_pages(const memopt_pages_desc *desc, memopt_source *out) {
+MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_source_pages(const memopt_pages_desc *desc, memopt_source *out) {
     memopt_source s = memopt_i_host_source(MEMOPT_SOURCE_PAGES);
     size_t huge = 0;
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "pages");
@@ -8939,7 +8881,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_source_pages(const memopt_pages_de
     return MEMOPT_OK;
 }
 #else
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_source_pages(const memopt_pages_desc *desc, memopt_source *out) {
+MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_source_pages(const memopt_pages_desc *desc, memopt_source *out) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "pages");
     memopt_host h;
 
@@ -8948,8 +8890,6 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_source_pages(const memopt_pages_de
     return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, NULL, "this platform has no virtual memory");
 }
 #endif
-MEMOPT_I_SMALL_END
-
 MEMOPT_I_SMALL_END
 
 
@@ -9043,6 +8983,8 @@ static void memopt_i_arena_fill(memopt_arena *a, size_t start, size_t bytes) {
     memopt_i_arena_poison(a, start, bytes);
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 /* A push that failed late: what was used before is as it was left, what is fresh was not touched and stays fresh. */
 static void memopt_i_arena_unpush(memopt_arena *a, size_t start, size_t end) {
     const size_t low = memopt_i_min(memopt_i_max(a->ends[0].highest, start), end);
@@ -9052,6 +8994,8 @@ static void memopt_i_arena_unpush(memopt_arena *a, size_t start, size_t end) {
     memopt_i_arena_poison(a, low, top - low);
     memopt_i_arena_fill(a, top, end - top);
 }
+
+MEMOPT_I_SMALL_END
 
 /* Whether a byte of [start, end), all of it free and shown, was used before and is not as it was left. */
 static int memopt_i_arena_is_overwritten(const memopt_arena *a, size_t start, size_t end) {
@@ -9082,6 +9026,8 @@ static const void *memopt_i_arena_block(const memopt_arena *a, int top, const me
     return a->base + (top ? a->capacity - e->used_before - e->bytes : e->used_before);
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 static void memopt_i_arena_ledger_merge(memopt_arena *a, int top, const memopt_i_log_entry *e) {
     memopt_i_log_entry *last = memopt_i_arena_entry(a, top, a->ends[top].log_count - 1);
 
@@ -9092,6 +9038,8 @@ static void memopt_i_arena_ledger_merge(memopt_arena *a, int top, const memopt_i
     last->name = NULL;
     (void)memopt_ledger_add(a->ledger, last->tag, last->bytes, memopt_i_arena_block(a, top, last), NULL);
 }
+
+MEMOPT_I_SMALL_END
 
 static memopt_status memopt_i_arena_ledger_add(memopt_arena *a, int top, size_t used, memopt_tag tag,
                                                const char *name) {
@@ -9176,7 +9124,7 @@ static memopt_status memopt_i_arena_desc_check(memopt_i_checks *c, memopt_arena_
     return memopt_i_must_fit(c, !room.overflow, "log_entries", "do not fit size_t");
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_arena_create(const memopt_arena_desc *desc, memopt_arena **out) {
+MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_arena_create(const memopt_arena_desc *desc, memopt_arena **out) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "arena");
     memopt_arena_desc d;
     memopt_source own;
@@ -9330,6 +9278,26 @@ static void *memopt_i_arena_refuse_number(memopt_arena *a, memopt_status status,
     return NULL;
 }
 
+/* Commit one end as far as `used`, in whole granules, but not what the other end has committed already. */
+static memopt_status memopt_i_arena_commit(memopt_arena *a, int top, size_t used) {
+    memopt_i_arena_end *end = &a->ends[top];
+    const size_t max = a->capacity - a->ends[!top].committed;
+    size_t want, start;
+    memopt_status s;
+
+    if (!a->source->commit_fn) return MEMOPT_OK;
+    if (memopt_i_align_up(used, a->source->granularity, &want)) return MEMOPT_ERR_OVERFLOW;
+    want = memopt_i_min(want, max);
+    if (want <= end->committed) return MEMOPT_OK; /* the other end has it */
+    start = top ? a->capacity - want : end->committed;
+    s = memopt_i_source_commit(a->source, a->base + start, want - end->committed);
+    if (s) return s;
+    memopt_i_arena_poison(a, start, want - end->committed);
+    end->committed = want;
+    memopt_i_arena_update_limits(a);
+    return MEMOPT_OK;
+}
+
 MEMOPT_I_SMALL_END
 
 /* The offset of the bytes from the base, or 1 when they do not fit between the ends. */
@@ -9341,26 +9309,6 @@ static int memopt_i_arena_place(const memopt_arena *a, size_t bytes, size_t alig
     }
     if (memopt_i_align_up(a->ends[0].used, alignment, start)) return 1;
     return *start > a->capacity - a->ends[1].used || bytes > a->capacity - a->ends[1].used - *start;
-}
-
-/* Commit one end as far as `used`, in whole granules, but not what the other end has committed already. */
-static memopt_status memopt_i_arena_commit(memopt_arena *a, int top, size_t used) {
-    memopt_i_arena_end *end = &a->ends[top];
-    const size_t max = a->capacity - a->ends[!top].committed;
-    size_t want, start;
-    memopt_status s;
-
-    if (!a->source->commit_fn || used <= end->committed) return MEMOPT_OK;
-    if (memopt_i_align_up(used, a->source->granularity, &want)) return MEMOPT_ERR_OVERFLOW;
-    want = memopt_i_min(want, max);
-    if (want <= end->committed) return MEMOPT_OK; /* the other end has it */
-    start = top ? a->capacity - want : end->committed;
-    s = memopt_i_source_commit(a->source, a->base + start, want - end->committed);
-    if (s) return s;
-    memopt_i_arena_poison(a, start, want - end->committed);
-    end->committed = want;
-    memopt_i_arena_update_limits(a);
-    return MEMOPT_OK;
 }
 
 static int memopt_i_arena_is_fresh(const memopt_arena *a, size_t start, size_t bytes) {
@@ -9387,7 +9335,7 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
     if (memopt_i_arena_place(a, bytes, alignment, top, &start))
         return memopt_i_arena_refuse(a, MEMOPT_ERR_MEMORY, "the arena is full", bytes, o);
     used = top ? a->capacity - start : start + bytes;
-    s = memopt_i_arena_commit(a, top, used);
+    s = used > a->ends[top].committed ? memopt_i_arena_commit(a, top, used) : MEMOPT_OK;
     if (s) {
         (void)memopt_i_arena_refuse(a, s, "the source could not commit memory", bytes, o);
         a->error.limit = memopt_i_count(memopt_i_arena_largest(a, alignment,
@@ -9591,8 +9539,6 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x35 /* for memory, activations, ranks, advise */
 /* @section plan : base carve host api_plan
    Lifetimes known beforehand, to offsets: what lives at the same moment shares no byte, and the highest end is low.
    Problem    Finding the best plan is as hard as packing a strip; greedy planners alone leave up to half of it unused.
@@ -11123,6 +11069,8 @@ static void memopt_i_search_lay_out(memopt_i_search *s, memopt_carver *c) {
     s->failures = (uint32_t *)memopt_carve(c, sections, sizeof *s->failures, 0);
 }
 
+MEMOPT_I_SMALL_END
+
 static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t *work) {
     memopt_carver count = memopt_carver_begin(NULL);
     memopt_carver c;
@@ -11146,6 +11094,8 @@ static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t
     if (s.work == s.work_limit) p->cut |= MEMOPT_PLAN_CUT_WORK;
     memopt_i_free(&p->host, c.base, c.bytes, MEMOPT_I_HOST_ALIGN);
 }
+
+MEMOPT_I_SMALL_BEGIN
 
 /* ---- the call ---- */
 
@@ -11188,6 +11138,8 @@ static void memopt_i_plan_goal(memopt_i_plan *p, size_t capacity) {
     }
     p->goal = memopt_i_max(p->proven, capacity);
 }
+
+MEMOPT_I_SMALL_END
 
 static memopt_status memopt_i_plan_run(memopt_i_plan *p, const memopt_plan_options *options, memopt_plan_result *r) {
     memopt_status s;
@@ -11262,10 +11214,6 @@ MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count
     return MEMOPT_OK;
 }
 
-MEMOPT_I_SMALL_END
-
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x01 /* for memory */
 /* @section heap : source plan api_heap
    Lifetimes in any order, for memory that the CPU may not even see: everything known about a block lies outside it.
    Problem    Training asks for the same few sizes over and over and frees them in another order. Size classes round
@@ -11767,6 +11715,8 @@ static void memopt_i_heap_punch(memopt_heap *h, uint32_t i, size_t from, size_t 
     if (stop > end) (void)memopt_i_heap_add(h, before, end, stop - end);
 }
 
+static void *memopt_i_heap_address(size_t offset) { return (void *)(uintptr_t)offset; }
+
 MEMOPT_I_SMALL_BEGIN
 
 /* ---- growth and trimming ---- */
@@ -11788,8 +11738,6 @@ static size_t memopt_i_heap_free_blocks(const memopt_heap *h) { /* nodes that ar
     const size_t others = 1 + h->unused_count + h->replay.count + (h->replay.region != 0);
     return h->node_count - others - (h->used_blocks - h->replay.live);
 }
-
-static void *memopt_i_heap_address(size_t offset) { return (void *)(uintptr_t)offset; }
 
 static memopt_status memopt_i_heap_commit(memopt_heap *h, size_t start, size_t bytes) {
     return h->source ? memopt_i_source_commit(h->source, memopt_i_heap_address(start), bytes) : MEMOPT_OK;
@@ -12418,7 +12366,7 @@ static memopt_status memopt_i_heap_desc_check(memopt_i_checks *c, memopt_heap_de
     return memopt_i_must_count(c, d->capacity != 0, "capacity", capacity, "at least", *step);
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt_heap **out) {
+MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt_heap **out) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "heap");
     memopt_heap_desc d;
     memopt_host host;
@@ -12742,8 +12690,6 @@ MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap) {
     return MEMOPT_OK;
 }
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section simd : host api_simd
    Problem    A header is compiled once, by flags that are not ours, and runs on processors its author never saw.
    Idea       Every wide function carries its instruction set as an attribute and is reached only through a level found
@@ -12906,8 +12852,6 @@ MEMOPT_API const char *memopt_simd_text(int level) {
     return "not a level of memopt";
 }
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3a /* for numbers, operators, ranks, advise */
 /* @section flush : simd rounding
    Denormals as zeros, for a product that matrix units define so. */
 
@@ -12964,10 +12908,6 @@ static int memopt_i_flushes(void) {
 #endif
 }
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section vec : simd rounding base api_number
    The vocabulary of wide code: a type of lanes for each width, and what can be done with it.
    Problem    An algorithm written for each instruction set stands four times, and the rarest goes untested. A macro
@@ -13854,10 +13794,6 @@ V_FN V(doubles) V(d_fma)(V(doubles) x, V(doubles) y, V(doubles) z) {
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x0a /* for numbers, operators */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section rows : vec
    Words for rows, whose sums are 16 lanes whatever the width: R(floats) are two registers of AVX2, four of NEON.
    if_negative   a where z < 0, else b
@@ -14202,10 +14138,6 @@ V_FN R(floats) R(masked)(const uint32_t *mask, R(floats) x, R(floats) y) {
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 
-#endif /* groups */
-#endif /* groups */
-#ifndef MEMOPT_I_WIDTH /* of a group */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section noise : api_noise base
    Philox, and 16 random bits for each index.
    Problem    Rounding at random needs 16 bits for every weight at every step, the same for any worker and slice.
@@ -14264,10 +14196,6 @@ MEMOPT_I_HOST_DEVICE static memopt_noise memopt_i_noise_of(uint64_t seed, uint64
 
 MEMOPT_API memopt_noise memopt_noise_make(uint64_t seed, uint64_t stream) { return memopt_i_noise_of(seed, stream); }
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x0a /* for numbers, operators */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section random : noise vec host api_random
    Random numbers for initial weights and samples: Philox, block by block, made into floats.
    Normal     Box and Muller: sqrt(-2 ln u) times cosine and sine of a random angle. Logarithm, sine and cosine are
@@ -14455,10 +14383,6 @@ MEMOPT_API memopt_status memopt_random_normal(float *dst, size_t n, uint64_t see
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section number : vec noise api_number
    Problem    Half the bytes are half the time, if the conversion costs nothing; but the conversions in use are slow, or
               lose NaN, or flush denormals, or give other bits in the last seven elements than in the rest.
@@ -14921,10 +14845,6 @@ MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
     return 0;
 }
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x0a /* for numbers, operators */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section small : number api_convert
    Floats of 8 bits, and f16 rounded stochastically.
    Idea       They are shifted and rounded as integers, by a format's numbers: one function for all. Up to 31 bits
@@ -15342,10 +15262,6 @@ MEMOPT_API memopt_status memopt_f32_join(float *dst, const uint16_t *high, const
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x32 /* for numbers, ranks, advise */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section checksum : vec host api_checksum
    CRC-32C at the speed of memory.
    Problem    By a table, a byte waits for the byte before it: 0.4 GB/s, where memory gives 10. The processors' own
@@ -15772,10 +15688,6 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section quant : number api_quant
    Blocks of floats as bytes. A byte is an index into 256 levels that are scaled by the block's largest magnitude.
                                                                                   [Dettmers 2021, arXiv:2110.02861]
@@ -16696,10 +16608,6 @@ MEMOPT_I_WIDTHS(void, encode, (memopt_quant_map map, uint8_t *codes, const float
 MEMOPT_I_WIDTHS(void, decode, (memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
                                int stream))
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section quantize : quant host api_quantize
    Arrays of floats as blocks of 8 bits, and back, by workers; and the linear map.
    Idea       All blocks of a chunk are one call, which finds the next block's absmax before it encodes this one.
@@ -17220,10 +17128,6 @@ MEMOPT_API memopt_status memopt_fp8_quantize(const memopt_fp8 *x, const memopt_t
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section state_codec : vec
    The 8-bit codes of optimizer states.
    Problem    The usual 8-bit map (quant) is made of decades. Its levels need a table lookup per element and its codes a
@@ -17617,10 +17521,6 @@ MEMOPT_I_WIDTHS(void, state_codec_decode,
 
 MEMOPT_I_WIDTHS(void, state_codec_encode,
                 (const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n, float inverse))
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section optim_kernels : vec
    The arithmetic of one optimizer step, for a tile of elements.
    Problem    Eight kinds, four instruction sets, and one result to the bit.
@@ -17891,10 +17791,6 @@ static int memopt_i_kernels_finite_tile(const memopt_i_kernels *kernels, const m
         && (!(rule->weight_limit > 0) || memopt_i_kernels_finite(kernels, q->w, q->count, rule->weight_limit));
 }
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section state : host optim_kernels api_optim api_noise
    What a tensor's state is made of, byte by byte, and which combinations exist.
    Layout     64 bytes of header, which say what it is, then the parts, each aligned to 64: scales of the first and the
@@ -19757,8 +19653,8 @@ static void memopt_i_optim_place_states(memopt_optim *o, memopt_carver *c) {
     }
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes,
-                                                           memopt_optim **out) {
+MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes,
+                                                               memopt_optim **out) {
     memopt_optim *const o = (memopt_optim *)memory;
     memopt_optim_desc d;
     memopt_optim plan;
@@ -19822,8 +19718,8 @@ static void *memopt_i_optim_take(memopt_i_checks *c, memopt_arena *arena, const 
     return memopt_i_take(c, arena, host, bytes, &push);
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_optim_open(const memopt_optim_desc *desc, memopt_arena *arena,
-                                                         memopt_optim **out) {
+MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_optim_open(const memopt_optim_desc *desc, memopt_arena *arena,
+                                                             memopt_optim **out) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "optim");
     memopt_optim_desc d;
     memopt_host host;
@@ -20593,10 +20489,6 @@ MEMOPT_API memopt_error memopt_optim_error(const memopt_optim *o) {
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#endif /* groups */
-#ifndef MEMOPT_I_WIDTH /* of a group */
-#if MEMOPT_I_GROUPS & 0x12 /* for numbers, ranks */
 /* @section optim_ranks : optim
    Kinds that measure, where ranks share a tensor and a part begins and ends at any multiple of the block.
    Order      For each pass all ranks measure with no carry, at the same time. Then rank 0 measures with a carry, then rank
@@ -20765,10 +20657,6 @@ static memopt_status memopt_i_optim_sums(memopt_optim *o, size_t tensor, double 
 }
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x32 /* for numbers, ranks, advise */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section scale : number api_scale
    Problem    Gradients come in many tensors, large and tiny, 16 or 32 bits wide, multiplied by a loss scale. Before a
               weight may change, one must know whether all are finite and how long they are together: a sum over all of
@@ -21610,10 +21498,6 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section simulation : base host api_schedule
    What is alive while a schedule runs: a list of actions is gone through, one after the other, and every buffer is told
    as it is born and as it goes. Peak and cost of a schedule, the tape's plan of its buffers and the picture of a
@@ -23718,10 +23602,6 @@ MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *sch
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#endif /* groups */
-#ifndef MEMOPT_I_WIDTH /* of a group */
-#if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section plot : simulation text carve host api_plot
    A schedule as a picture: a column for the input and for each segment, time down, a row for each action that takes
    time. The pattern tells whether a schedule is good: a diagonal down to the right is the first forward, one down to
@@ -24265,8 +24145,6 @@ MEMOPT_API memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 /* @section codec : quant number simd host api_codec
    Outputs in fewer bytes, so that what is read back is bit for bit what went on being used.
    Idea       Every output is rounded right after its forward, to what a copy can hold, whatever becomes of it, so that
@@ -24391,8 +24269,6 @@ static void memopt_i_codec_run(memopt_codec_op op, memopt_codec codec, void *x, 
     memopt_i_parallel_for(threads, (k.n - 1) / MEMOPT_I_CODEC_CHUNK + 1, memopt_i_codec_chunk, &k);
 }
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3c /* for activations, operators, ranks, advise */
 /* @section callback : base status api_callback
    What a callback takes of its memory, piece by piece, from a room that lives as long as the call. To describe a
    segment is to call it with a room that only counts. The room counts beyond what there is and so tells how much was
@@ -24460,8 +24336,6 @@ static memopt_tape_room memopt_i_tape_room(void) {
     return r;
 }
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 /* @section compile : schedule plan codec arena carve api_tape
    A chain, solved and placed: from sizes and a budget to a list of calls whose pointers are known.
    Problem    The solver's peak is what is alive at one moment. Real buffers lie somewhere: a gradient of a segment's
@@ -26441,9 +26315,9 @@ static memopt_status memopt_i_tape_use_measured(memopt_tape *t) {
     return MEMOPT_OK;
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *input,
-                                                             const void *grad_output, void *grad_input,
-                                                             size_t repeats) {
+MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *input,
+                                                                 const void *grad_output, void *grad_input,
+                                                                 size_t repeats) {
     memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
     const char *lacks;
     size_t bytes;
@@ -26742,8 +26616,6 @@ MEMOPT_API memopt_error memopt_tape_error(const memopt_tape *tape) {
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section tape_step : optim api_tape_step */
 
 MEMOPT_API memopt_status memopt_tape_step(const memopt_tape_call *call, memopt_optim *optim, size_t tensor,
@@ -26953,8 +26825,8 @@ static void memopt_i_tape_verified(memopt_i_writer *o, const memopt_tape *t) {
     memopt_i_put_text(o, "\n");
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_report(const memopt_tape *tape, char *buffer, size_t capacity,
-                                                          size_t *length) {
+MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_tape_report(const memopt_tape *tape, char *buffer, size_t capacity,
+                                                              size_t *length) {
     memopt_i_writer o;
     double predicted = 0;
     double measured = 0;
@@ -27115,10 +26987,6 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x38 /* for operators, ranks, advise */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section gemm : flush optim_kernels number api_gemm
    The product of two matrices.
    Problem    A fused multiply-add needs three numbers and the processor makes 32 or more of them in a cycle, but loads
@@ -28639,10 +28507,6 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
     return MEMOPT_OK;
 }
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x08 /* for operators */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section row_kernels : rows optim_kernels number noise api_ops
    What operators do to a row of floats: sums, the largest, exp, log, and the activations; and how a row of another type
    becomes floats.
@@ -34958,10 +34822,6 @@ MEMOPT_API memopt_ops memopt_ops_in(const memopt_tape_call *call, const memopt_o
     return o;
 }
 
-#endif /* groups */
-#endif /* groups */
-#ifndef MEMOPT_I_WIDTH /* of a group */
-#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section store : checksum ledger text carve base host_queue api_store
    Tiles on a slower tier.
    Problem    A system that writes states to a disk and only counts completions loses bytes silently: short writes,
@@ -37239,7 +37099,7 @@ static memopt_shard *memopt_i_shard_make(memopt_i_checks *c, const memopt_shard_
     return NULL;
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_plan(const memopt_shard_desc *desc, memopt_shard_bytes *bytes) {
+MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_shard_plan(const memopt_shard_desc *desc, memopt_shard_bytes *bytes) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "shard");
     memopt_shard *x;
 
@@ -37251,7 +37111,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_plan(const memopt_shard_desc
     return MEMOPT_OK;
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_tiles(const memopt_shard_desc *desc, size_t *bytes) {
+MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_shard_tiles(const memopt_shard_desc *desc, size_t *bytes) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "shard");
     memopt_shard *x;
 
@@ -37265,10 +37125,6 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_tiles(const memopt_shard_des
 }
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section shard_memory : shard_plan arena optim api_shard
    The memory of a shard, from arenas or malloc, and where everything lies in it.
    Device     Without kernels, the weights that a rank steps are there twice: the masters on the host, and the device's.
@@ -37556,8 +37412,8 @@ static void memopt_i_shard_check_arenas(memopt_i_checks *c, const memopt_shard_d
                       counts ? "does not only count, and the arena does" : "is not the host's");
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_open(const memopt_shard_desc *desc, memopt_arena *arena,
-                                                         memopt_shard **out) {
+MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_shard_open(const memopt_shard_desc *desc, memopt_arena *arena,
+                                                             memopt_shard **out) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "shard");
     const int counts = arena && memopt_i_source_not_host_visible(arena->source) == 1;
     memopt_i_shard_arenas arenas;
@@ -39643,9 +39499,9 @@ static memopt_status memopt_i_shard_simulate_step(memopt_shard *x, double step) 
     return s ? s : memopt_i_shard_gather_weights(x);
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_simulate(const memopt_shard_desc *desc,
-                                                             const memopt_shard_machine *machine,
-                                                             memopt_shard_seconds *seconds) {
+MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_shard_simulate(const memopt_shard_desc *desc,
+                                                                 const memopt_shard_machine *machine,
+                                                                 memopt_shard_seconds *seconds) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "shard");
     memopt_i_shard_simulation w;
 
@@ -39809,9 +39665,9 @@ static memopt_status memopt_i_shard_try_slow(memopt_i_checks *c, const memopt_sh
     return c->status;
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_choose(const memopt_shard_desc *desc,
-                                                           const memopt_shard_target *target,
-                                                           memopt_shard_choice *choice) {
+MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_shard_choose(const memopt_shard_desc *desc,
+                                                               const memopt_shard_target *target,
+                                                               memopt_shard_choice *choice) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "shard");
     memopt_i_shard_found found;
     int slow;
@@ -45726,10 +45582,6 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#endif /* groups */
-#ifndef MEMOPT_I_WIDTH /* of a group */
-#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section advise_model : shard_plan schedule gemm carve base host api_advise
    A described model as tensors, segments, bytes and seconds; and the object that a search works on.
    Problem    Memory is met by trial: it crashes, the batch is halved. What fits follows from sizes alone.
@@ -47250,8 +47102,6 @@ MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, mem
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x20 /* for advise */
 /* @section advise_machine : store comm tape product text base host api_advise_machine
    A machine's rates by measuring, and its fields as text. */
 
@@ -47625,8 +47475,6 @@ MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t byt
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section widths : vec
    The wide code: this file once more for each width, see `vec`. */
 
@@ -47670,7 +47518,6 @@ MEMOPT_I_SMALL_END
 #  pragma GCC diagnostic pop
 #endif
 
-#endif /* groups */
 /* @section end : platform */
 
 #if defined(__GNUC__)

@@ -166,8 +166,8 @@
      host           the clock; opening and reading a file of the system, for host_files and pages; is a host whole?
      host_queue     by the kernel; by threads; either; whole hosts
      plan           items and sections; boxes; greedy: first fit; as the heap would; the orders; the search; the call
-     heap           bins; nodes and blocks; growth and trimming; a walk over all blocks; the plan's region;
-                    allocating and freeing; create and destroy; questions; record, plan, replay
+     heap           bins; nodes and blocks; growth and trimming; the plan's region; allocating and freeing;
+                    create and destroy; questions; record, plan, replay
      scale          types and policies; the loops; lists, cut into pieces; scale and measure; clipping;
                     dynamic loss scaling; accumulation
      simulation     chains and their checks; buffers and actions; lists of actions
@@ -536,6 +536,7 @@ typedef struct memopt_host {
     memopt_clock     clock;
 } memopt_host;
 
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section api_host_threads : api_host */
 
 /**
@@ -568,6 +569,8 @@ MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool);
 /* Joins the threads. Not during a run; NULL is fine. */
 MEMOPT_API void           memopt_thread_pool_destroy(memopt_thread_pool *pool);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section api_host_queue : api_host */
 
 /**
@@ -580,6 +583,7 @@ MEMOPT_API void           memopt_thread_pool_destroy(memopt_thread_pool *pool);
  */
 MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_host *out);
 
+#endif /* groups */
 /* @section api_carve : api_status */
 
 /* One block cut into parts. The same lines count its bytes first, where there is no block yet, and then hand out the
@@ -607,6 +611,7 @@ MEMOPT_API memopt_carver memopt_carver_begin(void *base);
     base itself is aligned by who brings it. Not checked against the end of a block: count it with the same lines. */
 MEMOPT_API void *memopt_carve(memopt_carver *carver, size_t count, size_t size, size_t alignment);
 
+#if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
 /* @section api_ledger : api_host */
 
 /* what bytes are for; below, and your own from memopt_ledger_tag_add() */
@@ -689,6 +694,8 @@ MEMOPT_API memopt_usage memopt_ledger_usage(const memopt_ledger *ledger, memopt_
 MEMOPT_API memopt_usage memopt_ledger_total(const memopt_ledger *ledger);
 MEMOPT_API memopt_footprint memopt_ledger_footprint(const memopt_ledger *ledger);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x01 /* for memory */
 /* @section api_ledger_report : api_ledger */
 
 /** The table for people: what each tag holds, held at its peak and at everybody's. Buffer, length and statuses as
@@ -714,6 +721,8 @@ typedef enum memopt_export_format {
 MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format, char *buffer,
                                               size_t capacity, size_t *length);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
 /* @section api_source : api_ledger */
 
 typedef enum memopt_source_kind {
@@ -916,6 +925,8 @@ MEMOPT_API memopt_status      memopt_arena_trim(memopt_arena *arena);
 /** At MEMOPT_DEBUG 2: ERR_CORRUPT when bytes between the ends were written after they had been rewound. Else OK. */
 MEMOPT_API memopt_status      memopt_arena_check(memopt_arena *arena);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x35 /* for memory, activations, ranks, advise */
 /* @section api_plan : api_host */
 
 typedef struct memopt_plan_item { /* zero it, then set what you need */
@@ -989,6 +1000,8 @@ typedef struct memopt_plan_result {
 MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count, const memopt_plan_options *options,
                                            const memopt_host *host, memopt_plan_result *result);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x01 /* for memory */
 /* @section api_heap : api_source api_plan */
 
 typedef struct memopt_heap memopt_heap;
@@ -1131,6 +1144,8 @@ MEMOPT_API memopt_status memopt_heap_begin_step(memopt_heap *heap);
  */
 MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section api_simd : api_host */
 
 /**
@@ -1183,6 +1198,8 @@ MEMOPT_I_INLINE uint32_t memopt_i_noise16(memopt_noise noise, uint64_t index) {
     return memopt_i_noise32(noise, index) >> 16;
 }
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x0a /* for numbers, operators */
 /* @section api_random : api_host */
 
 /**
@@ -1206,6 +1223,8 @@ MEMOPT_API memopt_status memopt_random_uniform(float *dst, size_t n, uint64_t se
 MEMOPT_API memopt_status memopt_random_normal(float *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
                                               const memopt_threads *threads);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section api_number : api_noise
    Formats: bf16 (8 bits of exponent, 7 of mantissa), f16 (IEEE half: 5, 10), e4m3 and e5m2 (OCP 8-bit; e4m3 has no
    infinity, its largest is 448). All as plain integers, in the machine's byte order.
@@ -1348,6 +1367,8 @@ typedef enum memopt_type { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F16 } 
 /** Bytes of an element; 0 for numbers that are no type. */
 MEMOPT_API size_t memopt_type_bytes(memopt_type type);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x0a /* for numbers, operators */
 /* @section api_convert : api_number
    Floats of 8 bits, and arrays. */
 
@@ -1441,6 +1462,8 @@ MEMOPT_API memopt_status memopt_f32_split(uint16_t *high, uint16_t *low, const f
 MEMOPT_API memopt_status memopt_f32_join(float *dst, const uint16_t *high, const uint16_t *low, size_t n,
                                          const memopt_threads *threads);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x32 /* for numbers, ranks, advise */
 /* @section api_checksum : api_host
    CRC-32C (Castagnoli): polynomial 0x1edc6f41, reflected, begun with and finished by inverting all bits, as in iSCSI,
    ext4 and Btrfs; of "123456789" it is 0xe3069283. It finds every burst of up to 32 bits, every 1 to 3 wrong bits in up
@@ -1474,6 +1497,8 @@ MEMOPT_API uint32_t memopt_crc32c_join(uint32_t first, uint32_t second, uint64_t
 MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *bytes, size_t count,
                                                 const memopt_threads *threads, uint32_t *out);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
 /* @section api_quant : api_number
    Arrays of floats as one byte an element and one float for each block: x = level[code] * absmax.
 
@@ -1492,6 +1517,8 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
 
 typedef enum memopt_quant_map { MEMOPT_QUANT_SIGNED, MEMOPT_QUANT_UNSIGNED, MEMOPT_QUANT_LINEAR } memopt_quant_map;
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
 /* @section api_quantize : api_quant */
 
 /**
@@ -1581,6 +1608,8 @@ typedef struct memopt_fp8 {
  */
 MEMOPT_API memopt_status memopt_fp8_quantize(const memopt_fp8 *x, const memopt_threads *threads);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
 /* @section api_optim : api_arena api_number
    One optimizer object steps all tensors of a model. memopt_optim_open() makes it with all states in one call; or its
    memory and every tensor's state are asked for first, and brought by you: from a heap, a file. A step is begin, for
@@ -1824,6 +1853,8 @@ MEMOPT_API uint64_t      memopt_optim_skipped(const memopt_optim *optim);
 /* of the last call that failed */
 MEMOPT_API memopt_error  memopt_optim_error(const memopt_optim *optim);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x32 /* for numbers, ranks, advise */
 /* @section api_scale : api_number */
 
 /* One step with fp16 gradients, micro-batches and clipping; the gradients are read once here and once by the optimizer:
@@ -2047,6 +2078,8 @@ MEMOPT_API memopt_status memopt_gradients_accumulate(const memopt_gradients *sum
 /** 1 / tokens, which makes the sums a mean: a factor for the optimizer. ERR_STATE, factor untouched, without tokens. */
 MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *accumulation, double *factor);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 /* @section api_schedule : api_host
    A network as a chain: segment 0 reads the input, segment i the output of segment i - 1. Value 0 is the input, value v
    the output of segment v - 1, and gradient v the gradient of value v. Costs are in any unit, the same everywhere
@@ -2225,6 +2258,8 @@ MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *sch
                                                       memopt_action *actions, size_t capacity, const memopt_host *host,
                                                       memopt_schedule_result *result);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section api_plot : api_schedule */
 
 typedef enum memopt_plot_format { MEMOPT_PLOT_TEXT, MEMOPT_PLOT_SVG } memopt_plot_format;
@@ -2294,6 +2329,8 @@ typedef struct memopt_graph_use { /* of a node, in a pass of forwards in order, 
 MEMOPT_API memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_plan_item *items, size_t capacity,
                                               size_t *count, memopt_graph_use *uses);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3c /* for activations, operators, ranks, advise */
 /* @section api_callback : api_status
    What a tape calls: the engine's own layers, forward and backward, and a store for outputs. */
 
@@ -2400,6 +2437,8 @@ typedef struct memopt_tape_store {
     void          *user;
 } memopt_tape_store;
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 /* @section api_codec : api_status */
 
 /* How outputs are kept. A lossy codec gives the same result for every schedule, budget and pass, but not that of
@@ -2642,6 +2681,8 @@ MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory,
     returned: among the arguments of one call, C does not say which is computed first. */
 MEMOPT_API memopt_error memopt_tape_error(const memopt_tape *tape);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section api_tape_step : api_callback api_optim */
 
 /**
@@ -2699,6 +2740,8 @@ MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t
     a step is given up, they cannot be popped, nor those below them: destroy the stash and create it again. */
 MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x38 /* for operators, ranks, advise */
 /* @section api_gemm : api_number
    Matrices lie row by row: element (i, j) at data[i * stride + j], strides in elements. Types are of the storage; all
    arithmetic is float32.
@@ -2765,6 +2808,8 @@ MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, con
 MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
 #define MEMOPT_GEMM_SCRATCH ((size_t)768 << 10)
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x08 /* for operators */
 /* @section api_ops : api_gemm
    Operators whose usual form wastes memory, forward and backward, a section for each. Arithmetic is float32 whatever
    the storage, but that in bf16 attention and head round to bf16 what goes into a product: both operands are bf16
@@ -3205,6 +3250,8 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
     ERR_ARGUMENT. */
 MEMOPT_API memopt_ops memopt_ops_in(const memopt_tape_call *call, const memopt_ops *ops);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section api_store : api_ledger api_callback
    Tiles of bytes outside of the memory that an engine computes in: in other memory of the host, or in a file. For what
    a step needs only once: states of an optimizer, weights of a layer, kept outputs of a tape. A read gives what was
@@ -3683,6 +3730,8 @@ typedef struct memopt_shard_link { /* a call takes latency + the bytes that a ra
     int    waits;     /* 1: bytes move only while ranks wait, as between threads, and with MPI that nothing drives */
 } memopt_shard_link;
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
 /* @section api_shard : api_shard_plan api_scale api_arena
    The shard of a rank, and the calls of a step.
    Mean       Sums are sums over all units: the mean is one factor, run.gradient_factor.
@@ -4541,6 +4590,8 @@ MEMOPT_API memopt_status memopt_save_optim_items(memopt_optim *optim, size_t ten
 MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t tensor, const char *name,
                                                  memopt_save_item *items, size_t *count);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section api_advise : api_shard_plan api_schedule
    Plan a training before model and machine exist: the ZeRO stage and the number of ranks, number formats, micro-batch,
    what to keep and what to recompute, what to offload.
@@ -4755,6 +4806,8 @@ MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, con
 MEMOPT_API memopt_status memopt_advise_text(const memopt_advise_choice *choice, char *buffer, size_t capacity,
                                             size_t *length);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x20 /* for advise */
 /* @section api_advise_machine : api_advise api_tape api_comm api_store
    The rates of a machine: measured, in place of a data sheet, and as text. */
 
@@ -4802,6 +4855,7 @@ MEMOPT_API memopt_status memopt_advise_machine_write(const memopt_advise_machine
 MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t bytes, memopt_advise_machine *machine,
                                                     memopt_error *error);
 
+#endif /* groups */
 /* @section api_end : config */
 
 #ifdef __cplusplus
@@ -5364,6 +5418,7 @@ static void memopt_i_sort(uint32_t *order, size_t count, memopt_i_key_fn *key, c
     }
 }
 
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section rounding : base
    Floats by their bits, and arithmetic that is rounded once, whatever the processor and the compiler would make of it. */
 
@@ -5466,6 +5521,7 @@ MEMOPT_I_HOST_DEVICE static float memopt_i_inverse(float x) {
     return memopt_i_bits_float(bits > largest ? largest : bits);
 }
 
+#endif /* groups */
 /* @section carve : base api_carve
    Once a size did not fit, nothing is handed out any more: a caller looks at `overflow` at the end, not at each
    part. */
@@ -5966,6 +6022,7 @@ static memopt_status memopt_i_host_fill(const memopt_host *host, memopt_host *ou
 
 MEMOPT_I_SMALL_END
 
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section host_threads : host api_host_threads
    Threads of the system, OpenMP's as workers, and a pool of our own. */
 
@@ -6281,6 +6338,8 @@ MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) { (void)poo
 MEMOPT_I_SMALL_END
 
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section host_files : host
    The system's files, once for POSIX, once for Windows; elsewhere they are there and say no. And what sections above do
    with any table of files.
@@ -7370,6 +7429,8 @@ MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_hos
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
 /* @section ledger : carve base host api_ledger
    Who holds which bytes, exactly. Without it an engine learns its peak from the kernel that kills it.
    Problem    "What was live at the peak" asks for a copy of all tags at every new peak, and while a model is loaded
@@ -7768,6 +7829,8 @@ static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t 
     memopt_i_ledger_event(l, MEMOPT_I_EVENT_RELEASE, MEMOPT_TAG_OTHER, bytes, base, NULL, NULL);
 }
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x01 /* for memory */
 /* @section ledger_report : text ledger api_ledger_report
    The table for people. Tags that never held anything are left out. */
 
@@ -8280,6 +8343,8 @@ MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_ledger_export(const memopt_led
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
 /* @section source : ledger host api_source
    Where bytes come from, as one table of functions, so that arenas and heaps do not care whether they stand on a static
    array, malloc, pages of the system, a GPU, or on nothing at all.
@@ -8491,6 +8556,9 @@ MEMOPT_I_SMALL_END
 /* @section available : text host api_available
    Memory really available. Linux keeps the truth in text files: /proc/meminfo for the machine, and for every cgroup we
    are in, and every one above it, a limit, a usage, and how much of the usage is file cache that would make room. */
+
+MEMOPT_I_SMALL_BEGIN
+
 #define MEMOPT_I_TEXT_MAX 4096 /* longest file or path we look at; what is beyond it is not read */
 #if defined(__linux__)
 static memopt_status memopt_i_system_text(const char *path, char *text, size_t capacity, size_t *done) {
@@ -8665,11 +8733,6 @@ MEMOPT_API memopt_status memopt_memory_available(const memopt_host *host, uint64
     if (!bytes || memopt_i_host_fill(host, &h)) return MEMOPT_ERR_ARGUMENT;
     return memopt_i_available(&h, bytes);
 }
-
-/* @section pages : available source api_pages
-   Pages of the system, as a source. The four calls that differ between systems come first, then the source. */
-
-MEMOPT_I_SMALL_BEGIN
 
 MEMOPT_I_SMALL_END
 
@@ -9539,6 +9602,8 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x35 /* for memory, activations, ranks, advise */
 /* @section plan : base carve host api_plan
    Lifetimes known beforehand, to offsets: what lives at the same moment shares no byte, and the highest end is low.
    Problem    Finding the best plan is as hard as packing a strip; greedy planners alone leave up to half of it unused.
@@ -11214,6 +11279,8 @@ MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count
     return MEMOPT_OK;
 }
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x01 /* for memory */
 /* @section heap : source plan api_heap
    Lifetimes in any order, for memory that the CPU may not even see: everything known about a block lies outside it.
    Problem    Training asks for the same few sizes over and over and frees them in another order. Size classes round
@@ -12690,6 +12757,8 @@ MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap) {
     return MEMOPT_OK;
 }
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section simd : host api_simd
    Problem    A header is compiled once, by flags that are not ours, and runs on processors its author never saw.
    Idea       Every wide function carries its instruction set as an attribute and is reached only through a level found
@@ -12852,6 +12921,8 @@ MEMOPT_API const char *memopt_simd_text(int level) {
     return "not a level of memopt";
 }
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3a /* for numbers, operators, ranks, advise */
 /* @section flush : simd rounding
    Denormals as zeros, for a product that matrix units define so. */
 
@@ -12908,6 +12979,10 @@ static int memopt_i_flushes(void) {
 #endif
 }
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section vec : simd rounding base api_number
    The vocabulary of wide code: a type of lanes for each width, and what can be done with it.
    Problem    An algorithm written for each instruction set stands four times, and the rarest goes untested. A macro
@@ -13794,6 +13869,10 @@ V_FN V(doubles) V(d_fma)(V(doubles) x, V(doubles) y, V(doubles) z) {
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x0a /* for numbers, operators */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section rows : vec
    Words for rows, whose sums are 16 lanes whatever the width: R(floats) are two registers of AVX2, four of NEON.
    if_negative   a where z < 0, else b
@@ -14138,6 +14217,10 @@ V_FN R(floats) R(masked)(const uint32_t *mask, R(floats) x, R(floats) y) {
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 
+#endif /* groups */
+#endif /* groups */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section noise : api_noise base
    Philox, and 16 random bits for each index.
    Problem    Rounding at random needs 16 bits for every weight at every step, the same for any worker and slice.
@@ -14196,6 +14279,10 @@ MEMOPT_I_HOST_DEVICE static memopt_noise memopt_i_noise_of(uint64_t seed, uint64
 
 MEMOPT_API memopt_noise memopt_noise_make(uint64_t seed, uint64_t stream) { return memopt_i_noise_of(seed, stream); }
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x0a /* for numbers, operators */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section random : noise vec host api_random
    Random numbers for initial weights and samples: Philox, block by block, made into floats.
    Normal     Box and Muller: sqrt(-2 ln u) times cosine and sine of a random angle. Logarithm, sine and cosine are
@@ -14383,6 +14470,10 @@ MEMOPT_API memopt_status memopt_random_normal(float *dst, size_t n, uint64_t see
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section number : vec noise api_number
    Problem    Half the bytes are half the time, if the conversion costs nothing; but the conversions in use are slow, or
               lose NaN, or flush denormals, or give other bits in the last seven elements than in the rest.
@@ -14845,6 +14936,10 @@ MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
     return 0;
 }
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x0a /* for numbers, operators */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section small : number api_convert
    Floats of 8 bits, and f16 rounded stochastically.
    Idea       They are shifted and rounded as integers, by a format's numbers: one function for all. Up to 31 bits
@@ -15262,6 +15357,10 @@ MEMOPT_API memopt_status memopt_f32_join(float *dst, const uint16_t *high, const
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x32 /* for numbers, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section checksum : vec host api_checksum
    CRC-32C at the speed of memory.
    Problem    By a table, a byte waits for the byte before it: 0.4 GB/s, where memory gives 10. The processors' own
@@ -15688,6 +15787,10 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section quant : number api_quant
    Blocks of floats as bytes. A byte is an index into 256 levels that are scaled by the block's largest magnitude.
                                                                                   [Dettmers 2021, arXiv:2110.02861]
@@ -16608,6 +16711,10 @@ MEMOPT_I_WIDTHS(void, encode, (memopt_quant_map map, uint8_t *codes, const float
 MEMOPT_I_WIDTHS(void, decode, (memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
                                int stream))
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section quantize : quant host api_quantize
    Arrays of floats as blocks of 8 bits, and back, by workers; and the linear map.
    Idea       All blocks of a chunk are one call, which finds the next block's absmax before it encodes this one.
@@ -17128,6 +17235,10 @@ MEMOPT_API memopt_status memopt_fp8_quantize(const memopt_fp8 *x, const memopt_t
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section state_codec : vec
    The 8-bit codes of optimizer states.
    Problem    The usual 8-bit map (quant) is made of decades. Its levels need a table lookup per element and its codes a
@@ -17521,6 +17632,10 @@ MEMOPT_I_WIDTHS(void, state_codec_decode,
 
 MEMOPT_I_WIDTHS(void, state_codec_encode,
                 (const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n, float inverse))
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section optim_kernels : vec
    The arithmetic of one optimizer step, for a tile of elements.
    Problem    Eight kinds, four instruction sets, and one result to the bit.
@@ -17791,6 +17906,10 @@ static int memopt_i_kernels_finite_tile(const memopt_i_kernels *kernels, const m
         && (!(rule->weight_limit > 0) || memopt_i_kernels_finite(kernels, q->w, q->count, rule->weight_limit));
 }
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section state : host optim_kernels api_optim api_noise
    What a tensor's state is made of, byte by byte, and which combinations exist.
    Layout     64 bytes of header, which say what it is, then the parts, each aligned to 64: scales of the first and the
@@ -20489,6 +20608,10 @@ MEMOPT_API memopt_error memopt_optim_error(const memopt_optim *o) {
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#endif /* groups */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+#if MEMOPT_I_GROUPS & 0x12 /* for numbers, ranks */
 /* @section optim_ranks : optim
    Kinds that measure, where ranks share a tensor and a part begins and ends at any multiple of the block.
    Order      For each pass all ranks measure with no carry, at the same time. Then rank 0 measures with a carry, then rank
@@ -20657,6 +20780,10 @@ static memopt_status memopt_i_optim_sums(memopt_optim *o, size_t tensor, double 
 }
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x32 /* for numbers, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section scale : number api_scale
    Problem    Gradients come in many tensors, large and tiny, 16 or 32 bits wide, multiplied by a loss scale. Before a
               weight may change, one must know whether all are finite and how long they are together: a sum over all of
@@ -21498,6 +21625,10 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section simulation : base host api_schedule
    What is alive while a schedule runs: a list of actions is gone through, one after the other, and every buffer is told
    as it is born and as it goes. Peak and cost of a schedule, the tape's plan of its buffers and the picture of a
@@ -23602,6 +23733,10 @@ MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *sch
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#endif /* groups */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+#if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section plot : simulation text carve host api_plot
    A schedule as a picture: a column for the input and for each segment, time down, a row for each action that takes
    time. The pattern tells whether a schedule is good: a diagonal down to the right is the first forward, one down to
@@ -24145,6 +24280,8 @@ MEMOPT_API memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 /* @section codec : quant number simd host api_codec
    Outputs in fewer bytes, so that what is read back is bit for bit what went on being used.
    Idea       Every output is rounded right after its forward, to what a copy can hold, whatever becomes of it, so that
@@ -24269,6 +24406,8 @@ static void memopt_i_codec_run(memopt_codec_op op, memopt_codec codec, void *x, 
     memopt_i_parallel_for(threads, (k.n - 1) / MEMOPT_I_CODEC_CHUNK + 1, memopt_i_codec_chunk, &k);
 }
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3c /* for activations, operators, ranks, advise */
 /* @section callback : base status api_callback
    What a callback takes of its memory, piece by piece, from a room that lives as long as the call. To describe a
    segment is to call it with a room that only counts. The room counts beyond what there is and so tells how much was
@@ -24336,6 +24475,8 @@ static memopt_tape_room memopt_i_tape_room(void) {
     return r;
 }
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 /* @section compile : schedule plan codec arena carve api_tape
    A chain, solved and placed: from sizes and a budget to a list of calls whose pointers are known.
    Problem    The solver's peak is what is alive at one moment. Real buffers lie somewhere: a gradient of a segment's
@@ -26616,6 +26757,8 @@ MEMOPT_API memopt_error memopt_tape_error(const memopt_tape *tape) {
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section tape_step : optim api_tape_step */
 
 MEMOPT_API memopt_status memopt_tape_step(const memopt_tape_call *call, memopt_optim *optim, size_t tensor,
@@ -26987,6 +27130,10 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x38 /* for operators, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section gemm : flush optim_kernels number api_gemm
    The product of two matrices.
    Problem    A fused multiply-add needs three numbers and the processor makes 32 or more of them in a cycle, but loads
@@ -28507,6 +28654,10 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
     return MEMOPT_OK;
 }
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x08 /* for operators */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section row_kernels : rows optim_kernels number noise api_ops
    What operators do to a row of floats: sums, the largest, exp, log, and the activations; and how a row of another type
    becomes floats.
@@ -34822,6 +34973,10 @@ MEMOPT_API memopt_ops memopt_ops_in(const memopt_tape_call *call, const memopt_o
     return o;
 }
 
+#endif /* groups */
+#endif /* groups */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section store : checksum ledger text carve base host_queue api_store
    Tiles on a slower tier.
    Problem    A system that writes states to a disk and only counts completions loses bytes silently: short writes,
@@ -37125,6 +37280,10 @@ MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_shard_tiles(const memopt_shard
 }
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section shard_memory : shard_plan arena optim api_shard
    The memory of a shard, from arenas or malloc, and where everything lies in it.
    Device     Without kernels, the weights that a rank steps are there twice: the masters on the host, and the device's.
@@ -45582,6 +45741,10 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#endif /* groups */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section advise_model : shard_plan schedule gemm carve base host api_advise
    A described model as tensors, segments, bytes and seconds; and the object that a search works on.
    Problem    Memory is met by trial: it crashes, the batch is halved. What fits follows from sizes alone.
@@ -47102,6 +47265,8 @@ MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, mem
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x20 /* for advise */
 /* @section advise_machine : store comm tape product text base host api_advise_machine
    A machine's rates by measuring, and its fields as text. */
 
@@ -47475,6 +47640,8 @@ MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t byt
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section widths : vec
    The wide code: this file once more for each width, see `vec`. */
 
@@ -47518,6 +47685,7 @@ MEMOPT_I_SMALL_END
 #  pragma GCC diagnostic pop
 #endif
 
+#endif /* groups */
 /* @section end : platform */
 
 #if defined(__GNUC__)

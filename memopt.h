@@ -5161,6 +5161,13 @@ static void memopt_i_checks_at(memopt_i_checks *c, const char *place, size_t ind
     c->index = index;
 }
 
+/* What follows is about one of several: "tensor 3: count 0, at least 1". */
+static void memopt_i_checks_about(memopt_i_checks *c, const char *place, size_t index) {
+    if (c->status) return;
+    c->subject = NULL;
+    memopt_i_checks_at(c, place, index);
+}
+
 /* The first refusal: "SUBJECT: PLACE INDEX: ARGUMENT REASON". Returns the error, to tell more in it; NULL when there is
    nothing to tell. */
 static MEMOPT_I_COLD memopt_error *memopt_i_refuse_first(memopt_i_checks *c, memopt_status status, const char *argument,
@@ -15379,8 +15386,7 @@ MEMOPT_I_SMALL_END
               instruction alone, in three streams side by side, and without that the level is scalar.
    Scalar     Four streams walk through the table side by side. Streams are joined as memopt_crc32c_join() does it.
    Memory     A cache line is asked for some iterations before it is folded, as folding takes about as long as it comes.
-   Cost       A table of 1 KiB, constant. On a core of Zen 3, bytes in its cache: scalar 1.5 GB/s, streams of the
-              instruction 20, AVX2 26; from memory AVX2 has 0.8 of a loop that only reads (`bench_checksum`). */
+   Cost       A table of 1 KiB, constant (`tests/bench/bench_checksum.c`). */
 
 #define MEMOPT_I_CRC_STREAM 1024                /* bytes of each of the four streams of scalar code */
 #define MEMOPT_I_CRC_PAST_STREAM 0xe4172b16u    /* x^(8 * MEMOPT_I_CRC_STREAM) */
@@ -15829,14 +15835,12 @@ MEMOPT_I_SMALL_END
    Keys       AVX2 finds the pieces of 32 values at once, as 16-bit words. The bits of a float, read as an integer, are
               about its logarithm, 2^23 an octave. y comes as y * 2^-64, whose exponent is below 64 for all y < 2, so
               that bits 13 to 28 are all that is left but 13 bits of fraction: the key, 1,024 an octave. A decade is
-              3.32 octaves, some 3,400 keys, and the seven junctions between decades stay within a fifth of a step of
-              65,536 / 20 = 3,277 keys. So there is a first key from which on step i holds junction i: any from 42,598
-              (below, the largest key, 65,535, is in an eighth step) to 44,447 (above, the unsigned map's second
-              junction is in the first step). A key as a signed word, times -10 and rounded by pmulhrsw, tells how many
-              steps it is below 65,536: the steps meet at 65,536 - 3,276.8 (i + 1/2), and the lowest meeting point of
-              the seven, 44,237, is such a first key. The piece is the step, or the one below if the key is below that
-              of the step's junction, which is looked up a byte at a time. Where both keys are equal the piece is not
-              known, and the code is compared exactly.
+              3.32 octaves, and the seven junctions between decades stay within a fifth of a step of 65,536 / 20 keys.
+              So there is a first key from which on step i holds junction i: any from 42,598 to 44,447. A key as a
+              signed word, times -10 and rounded by pmulhrsw, tells how many steps it is below 65,536; the lowest
+              meeting point of two steps, 44,237, is such a first key. The piece is the step, or the one below if the
+              key is below that of the step's junction, which is looked up a byte at a time. Where both keys are equal
+              the piece is not known, and the code is compared exactly.
    Invariant  A block's codes depend on its own elements only; chunks hold whole blocks; every level gives the same
               bytes. The vector paths want |y| < 2 or not finite, which x * memopt_i_inverse(absmax of it) always is.
    Cost       One read of the floats: the block is in the first-level cache when it is encoded.
@@ -17255,16 +17259,12 @@ MEMOPT_I_SMALL_END
               Unsigned: 0 is 2^-25, 255 is 1.0; there is no zero, because a second moment that is lost makes the next
               step explode. Where a block is all zero its scale is 0, and so is everything in it.
               Otherwise a value gets the nearest level, and one half way between two the even code of its octave.
-   Error      Of the update against 32-bit Adam, 600 steps of normal gradients, one entry of a block 1, 100, 10^4 times
-              as large as the others: 0.03, 0.11, 0.24 (tests/bench/bench_states.c; decades: 0.03, 0.10, 0.27).
+   Error      Of the update against 32-bit Adam as small as with decades (`tests/bench/bench_states.c`).
    Invariant  Every level has at most 7 significant bits, so it is a bfloat16, and decoding is exact.
    AVX2       has no permutation of 64 bytes, and its gathers take 90 cycles for 64 codes on Zen 5. There the levels of
               16 neighbouring codes lie on a line, as bfloat16, and byte shuffles look up its factor and base; the
               octave of a value is a byte, by which two bytes of C are looked up for 32 values at once.
-   Cost       About 8 instructions for 16 codes either way with AVX-512, whose byte permutations look up 64 codes at
-              once. Of the two ports that Intel has for 512 bits, 64 codes take 15 and 18 operations to decode (signed,
-              unsigned), 28 and 20 to encode, by count. Cycles on Zen 5, with permutations of two registers as they were
-              before: decode 5, encode 3 to 5; AVX2 11 to 16 and 27 to 35.
+   Cost       About 8 instructions for 16 codes either way with AVX-512, whose byte permutations look up 64 at once.
    Trap       512 bits from an address that is no multiple of 64 are two accesses: so were 16 loads of a group of 64
               while these tables stood behind other things in the object. */
 
@@ -17687,6 +17687,11 @@ typedef struct memopt_i_kernels {
 /* The formulas. Every function walks whole lanes and leaves what is over to the single float. */
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
+V_FN void V(tile_ahead)(const float *a, const float *b) {
+    MEMOPT_I_FETCH(a, 4096);
+    MEMOPT_I_FETCH(b, 4096);
+}
+
 V_FN void V(moments)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), g1 = V(set)(r->g1), g2 = V(set)(r->g2);
     const V(floats) b2 = V(set)(memopt_i_times(r->b2, q->scale_v)), f = V(set)(r->factor),
@@ -17696,10 +17701,7 @@ V_FN void V(moments)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     V_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         V(floats) x = V(load)(q->g + i), v = V(load)(q->old_v + i);
-        if (q->in_memory) {
-            MEMOPT_I_FETCH(q->g + i, 4096);
-            MEMOPT_I_FETCH(q->old_m + i, 4096);
-        }
+        if (q->in_memory) V(tile_ahead)(q->g + i, q->old_m + i);
         if (r->coupled) x = V(fma)(coupled_decay, V(load)(q->w + i), V(mul)(f, x));
         V(store)(q->m + i, V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, x)));
         if (q->root) {
@@ -17719,10 +17721,7 @@ V_FN void V(update)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) v = V(load)(q->v + i), s = q->root ? v : V(sqrt)(v);
 
-        if (q->in_memory) {
-            MEMOPT_I_FETCH(q->old_v + i, 4096);
-            MEMOPT_I_FETCH(q->w + i, 4096);
-        }
+        if (q->in_memory) V(tile_ahead)(q->old_v + i, q->w + i);
         const V(floats) u = V(div)(V(load)(q->m + i), V(fma)(s, ic2, eps));
         const V(floats) w = V(load)(q->w + i);
         V(store)(q->w + i, r->decay_after ? V(mul)(V(fma)(step, u, w), decay) : V(fma)(step, u, V(mul)(w, decay)));
@@ -17755,10 +17754,7 @@ V_FN void V(direction)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) v = V(load)(q->v + i), s = q->root ? v : V(sqrt)(v);
 
-        if (q->in_memory) {
-            MEMOPT_I_FETCH(q->old_v + i, 4096);
-            MEMOPT_I_FETCH(q->w + i, 4096);
-        }
+        if (q->in_memory) V(tile_ahead)(q->old_v + i, q->w + i);
         const V(floats) u = V(div)(V(mul)(ic1, V(load)(q->m + i)), V(fma)(s, ic2, eps));
         V(store)(q->u + i, V(fma)(coupled_decay, V(load)(q->w + i), u));
     }
@@ -17774,10 +17770,7 @@ V_FN void V(sgd)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
         const V(floats) x = V(fma)(coupled_decay, V(load)(q->w + i), V(mul)(f, V(load)(q->g + i)));
 
         V(floats) m = x;
-        if (q->in_memory) {
-            MEMOPT_I_FETCH(q->g + i, 4096);
-            MEMOPT_I_FETCH(q->w + i, 4096);
-        }
+        if (q->in_memory) V(tile_ahead)(q->g + i, q->w + i);
         if (q->m) {
             if (q->in_memory) MEMOPT_I_FETCH(q->old_m + i, 4096);
             m = V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, x));
@@ -17796,10 +17789,7 @@ V_FN void V(lion)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) x = V(load)(q->g + i), m = V(load)(q->old_m + i);
 
-        if (q->in_memory) {
-            MEMOPT_I_FETCH(q->g + i, 4096);
-            MEMOPT_I_FETCH(q->w + i, 4096);
-        }
+        if (q->in_memory) V(tile_ahead)(q->g + i, q->w + i);
         if (q->in_memory) MEMOPT_I_FETCH(q->old_m + i, 4096);
         V(store)(q->u + i, V(sign)(V(fma)(b1, m, V(mul)(g1, x))));
         V(store)(q->m + i, V(fma)(b2, m, V(mul)(g2, x)));
@@ -17820,8 +17810,7 @@ V_FN void V(rmsprop)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
         V(floats) u = V(div)(x, V(add)(q->root ? v : V(sqrt)(v), eps));
 
         if (q->in_memory) {
-            MEMOPT_I_FETCH(q->g + i, 4096);
-            MEMOPT_I_FETCH(q->w + i, 4096);
+            V(tile_ahead)(q->g + i, q->w + i);
             MEMOPT_I_FETCH(q->old_v + i, 4096);
         }
         V(store)(q->v + i, v);
@@ -18089,18 +18078,11 @@ static int memopt_i_part_is_cut(const memopt_optim_desc *d, const memopt_optim_t
     return (t->first % alignment && t->first != t->count) || (end % alignment && end != t->count);
 }
 
-/* What follows is about one tensor, or one group: "tensor 3: count 0, at least 1". */
-static void memopt_i_optim_at(memopt_i_checks *c, const char *place, size_t index) {
-    if (c->status) return;
-    c->subject = NULL;
-    memopt_i_checks_at(c, place, index);
-}
-
 static memopt_status memopt_i_tensor_check(memopt_i_checks *c, const memopt_optim_desc *d, size_t tensor) {
     const memopt_optim_tensor *t = &d->tensors[tensor];
     size_t held, bytes;
 
-    memopt_i_optim_at(c, "tensor", tensor);
+    memopt_i_checks_about(c, "tensor", tensor);
     memopt_i_must_be_at_least(c, "count", t->count, "at least", 1);
     memopt_i_must_be_at_most(c, "first", t->first, "at most count", t->count);
     memopt_i_must_be_at_most(c, "held", t->held, "at most count - first", t->count - t->first);
@@ -18274,6 +18256,8 @@ typedef struct memopt_i_optim_pass {
     int                        direct;     /* no format but float: stepped where it lies */
     int                        pipelined;  /* by memopt_i_optim_pipeline() */
     float                      quiet; /* if every root is below this, no gradient exceeds the limit */
+    void                     (*step_fn)(const void *user, struct memopt_i_optim_pass *k, size_t at); /* Adafactor's */
+    const void                *user;
     float                      w[MEMOPT_I_TILE], g[MEMOPT_I_TILE], u[MEMOPT_I_TILE];
     float                      own[2 * MEMOPT_I_OWN_SCRATCH + 16]; /* scratch, aligned by hand */
 } memopt_i_optim_pass;
@@ -19017,7 +19001,8 @@ static void memopt_i_optim_pass_apply(memopt_i_optim_pass *k, size_t at, size_t 
 
             if (memopt_i_optim_pipeline(k, b + j, j, count)) continue;
             memopt_i_optim_load(k, b + j, k->coded ? j : 0, count);
-            memopt_i_optim_step_tile(k);
+            if (k->step_fn) k->step_fn(k->user, k, b + j);
+            else memopt_i_optim_step_tile(k);
             if (k->coded) memopt_i_optim_find_largest(k);
             memopt_i_optim_encode_waiting(k, j, count);
             if (!k->stepped) memopt_i_optim_step_weights(k, k->kernels, &k->tile);
@@ -19132,6 +19117,7 @@ static void memopt_i_optim_pass_begin(memopt_i_optim_pass *k, const memopt_optim
     k->pipelined = o->level >= MEMOPT_SIMD_AVX2 && k->part->format == MEMOPT_STATE_8BIT
             && o->desc.kind != MEMOPT_OPTIM_ADAFACTOR && k->view.moments > 0 && o->desc.block % MEMOPT_I_TILE == 0;
     k->quiet = 0.5f * rule->limit * rule->factor * sqrtf(1 - rule->b2 * rule->b2);
+    k->step_fn = NULL;
 }
 
 /* @section adafactor : optim_pass
@@ -19566,10 +19552,13 @@ static void memopt_i_adafactor_update(const memopt_i_adafactor *f, const memopt_
     }
 }
 
-static void memopt_i_adafactor_step_tile(const memopt_i_adafactor *f, memopt_i_optim_pass *k, size_t first) {
+static void memopt_i_adafactor_step_tile(const void *user, memopt_i_optim_pass *k, size_t first) {
+    const memopt_i_adafactor *f = (const memopt_i_adafactor *)user;
     const memopt_i_tile *q = &k->tile;
     size_t i, n;
 
+    memopt_i_adafactor_all_ahead(k, first, q->count);
+    k->stepped = 1; /* weights, too */
     if (memopt_i_kernels_finite(k->kernels, q->g, q->count, k->part->rule.limit)) {
         for (i = 0; i < q->count; i += n) {
             n = q->count - i;
@@ -19592,36 +19581,16 @@ static void memopt_i_adafactor_step_tile(const memopt_i_adafactor *f, memopt_i_o
     }
 }
 
-/* As memopt_i_optim_pass_apply(), with blocks of an 8-bit moment encoded while the next is stepped. */
 static void memopt_i_adafactor_apply_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_adafactor *f = (const memopt_i_adafactor *)task;
     memopt_optim *o = f->optim;
     const size_t at = f->at + chunk * o->chunk;
-    const size_t end = memopt_i_min(at + o->chunk, f->at + f->count);
-    size_t block, tile, b, j;
     memopt_i_optim_pass k;
 
     memopt_i_optim_pass_begin(&k, o, f->index, worker, 0);
-    block = k.coded ? o->desc.block : end - at;
-    tile = k.coded ? MEMOPT_I_CODED_TILE : MEMOPT_I_TILE;
-    for (b = at; b < end; b += block) {
-        const size_t size = memopt_i_min(block, end - b);
-
-        for (j = 0; j < size; j += tile) {
-            const size_t count = memopt_i_min(tile, size - j);
-
-            memopt_i_adafactor_all_ahead(&k, b + j, count);
-            memopt_i_optim_load(&k, b + j, k.coded ? j : 0, count);
-            memopt_i_adafactor_step_tile(f, &k, b + j);
-            if (k.coded) {
-                memopt_i_optim_find_largest(&k);
-                memopt_i_optim_encode_waiting(&k, j, count);
-            }
-            memopt_i_optim_store(&k, b + j);
-        }
-        if (k.coded) memopt_i_optim_block_done(&k, b, size);
-    }
-    memopt_i_optim_encode_waiting(&k, 0, k.waiting);
+    k.step_fn = memopt_i_adafactor_step_tile;
+    k.user = f;
+    memopt_i_optim_pass_apply(&k, at, memopt_i_min(o->chunk, f->at + f->count - at));
     o->skips[worker] += k.skipped;
     memopt_i_wide_end(o->level);
 }
@@ -19893,7 +19862,7 @@ static memopt_status memopt_i_state_there(memopt_optim *o, size_t tensor) {
     memopt_optim_view view;
     memopt_i_checks c = memopt_i_optim_checks(o);
 
-    memopt_i_optim_at(&c, "tensor", tensor);
+    memopt_i_checks_about(&c, "tensor", tensor);
     if (!memopt_i_state_layout(&o->parts[tensor], &o->desc, t, &view)) return MEMOPT_OK;
     return memopt_i_must_point(&c, "state", t->state, 64, 1);
 }
@@ -19912,14 +19881,14 @@ static memopt_status memopt_i_state_header_check(memopt_optim *o, size_t tensor,
     const memopt_i_state_header want = memopt_i_state_expected(&o->parts[tensor], &o->desc, &o->desc.tensors[tensor]);
     memopt_i_checks c = memopt_i_optim_checks(o);
 
-    memopt_i_optim_at(&c, "tensor", tensor);
+    memopt_i_checks_about(&c, "tensor", tensor);
     return memopt_i_header_check(&c, h, &want);
 }
 
 static memopt_status memopt_i_state_whole(memopt_optim *o, size_t tensor, size_t bytes, size_t need) {
     memopt_i_checks c = memopt_i_optim_checks(o);
 
-    memopt_i_optim_at(&c, "tensor", tensor);
+    memopt_i_checks_about(&c, "tensor", tensor);
     return memopt_i_must_have_room(&c, "state bytes", bytes, need);
 }
 
@@ -20113,11 +20082,11 @@ static memopt_status memopt_i_optim_run_check(memopt_i_checks *c, const memopt_o
     memopt_i_must(c, !run->fused || !run->scales_loss, NULL,
                   "a fused step cannot scale the loss dynamically: it could not take a step back");
     for (i = 0; i < run->group_count && !c->status; ++i) {
-        memopt_i_optim_at(c, "group", i);
+        memopt_i_checks_about(c, "group", i);
         memopt_i_optim_group_check(c, &o->desc, &run->groups[i]);
     }
     for (i = 0; i < o->desc.tensor_count && !c->status; ++i) {
-        memopt_i_optim_at(c, "tensor", i);
+        memopt_i_checks_about(c, "tensor", i);
         memopt_i_must_be_below(c, "group", o->desc.tensors[i].group, "below group_count", run->group_count);
     }
     return c->status;
@@ -20289,7 +20258,7 @@ static memopt_status memopt_i_optim_pointers(memopt_i_checks *c, const memopt_op
     const memopt_optim_tensor *t = &d->tensors[tensor];
 
     if (!o->parts[tensor].held) return c->status;
-    memopt_i_optim_at(c, "tensor", tensor);
+    memopt_i_checks_about(c, "tensor", tensor);
     memopt_i_must_point(c, "weights", t->weights, memopt_type_bytes(d->weights), 1);
     memopt_i_must_point(c, "gradients", t->gradients, memopt_type_bytes(d->gradients), 1);
     return d->extra ? memopt_i_must_point(c, "extra", t->extra, 2, 1) : c->status;
@@ -20324,7 +20293,7 @@ static memopt_status memopt_i_optim_slice(memopt_optim *o, size_t tensor, size_t
     alignment = memopt_i_optim_slice_alignment(&o->desc, t);
     end = t->first + o->parts[tensor].held;
     c = memopt_i_optim_checks(o);
-    memopt_i_optim_at(&c, "tensor", tensor);
+    memopt_i_checks_about(&c, "tensor", tensor);
     memopt_i_must_be_at_least(&c, "count", count, "at least", 1);
     memopt_i_must_be_at_least(&c, "first", first, "at least the tensor's first", t->first);
     memopt_i_must_be_below(&c, "first", first, "below the end of the part", end);
@@ -21105,13 +21074,6 @@ static memopt_i_checks memopt_i_gradients_begin(const memopt_gradients *list) {
     return memopt_i_checks_begin(list ? list->error : NULL, "gradients");
 }
 
-/* What follows is about one tensor of a list: "tensor 3: values is NULL". */
-static void memopt_i_gradients_at(memopt_i_checks *c, const char *place, size_t index) {
-    if (c->status) return;
-    c->subject = NULL;
-    memopt_i_checks_at(c, place, index);
-}
-
 static memopt_status memopt_i_gradient_check(memopt_i_checks *c, const memopt_gradient *g) {
     const size_t bytes = memopt_type_bytes(g->type);
     size_t all;
@@ -21134,7 +21096,7 @@ static memopt_status memopt_i_gradients_count(memopt_i_checks *c, const memopt_g
     for (i = 0; i < list->count && !c->status; ++i) {
         const memopt_gradient *g = list->tensors + i;
 
-        memopt_i_gradients_at(c, place, i);
+        memopt_i_checks_about(c, place, i);
         memopt_i_gradient_check(c, g);
         count = memopt_i_ceil_div(g->count, MEMOPT_I_SCALE_PIECE);
         memopt_i_must_fit(c, !memopt_i_add(*pieces, count, pieces), "count",
@@ -21578,7 +21540,7 @@ static memopt_status memopt_i_accumulate_check(memopt_i_checks *c, const memopt_
     for (i = 0; i < sums->count && !c->status; ++i) {
         const memopt_gradient *sum = sums->tensors + i;
 
-        memopt_i_gradients_at(c, "sum", i);
+        memopt_i_checks_about(c, "sum", i);
         memopt_i_must_count(c, sum->count == gradients->tensors[i].count, "count", sum->count, "must be the gradient's",
                             gradients->tensors[i].count);
         memopt_i_must(c, sum->type != MEMOPT_TYPE_F16, "type", "is MEMOPT_TYPE_F16: sums are F32 or BF16");

@@ -27156,6 +27156,9 @@ typedef struct memopt_i_gemm_tile {
     size_t       place;           /* of the first depth, in its block of 32 */
 } memopt_i_gemm_tile;
 
+/* a - b, or 0 where b is larger */
+static inline size_t memopt_i_less(size_t a, size_t b) { return a > b ? a - b : 0; }
+
 static const void *memopt_i_gemm_at(const memopt_i_gemm_side *s, size_t i, size_t k) {
     const size_t at = s->transposed ? k * s->stride + i : i * s->stride + k;
     return (const unsigned char *)s->data + at * (s->type == MEMOPT_TYPE_F32 ? 4 : 2);
@@ -27298,67 +27301,60 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_step)(V(gemm_sums) *s, const memopt
     for (r = 0; r < 4; ++r) s->left[r] += t->left_step;
 }
 
-V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, size_t rows) { /* a constant */
+/* Rows of a tile from `begin` on; their number is a constant. */
+V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, size_t begin, size_t rows) {
+    const float *from = t->from + begin * t->from_row;
+    float *to = t->to + begin * t->to_row;
     V(gemm_sums) s;
     size_t k, r;
 
     if (rows > V(tall)) return;
     s.right = t->right;
     MEMOPT_I_UNROLL_ALL
-    for (r = 0; r < 4; ++r) s.left[r] = t->left + (3 * r < rows ? 3 * r : 0) * t->left_row;
+    for (r = 0; r < 4; ++r) s.left[r] = t->left + (begin + (3 * r < rows ? 3 * r : 0)) * t->left_row;
     MEMOPT_I_UNROLL_ALL
     for (r = 0; r < rows; ++r) {
-        s.a[r] = V(load)(t->from + r * t->from_row);
-        s.b[r] = V(load)(t->from + r * t->from_row + V(width));
+        s.a[r] = V(load)(from + r * t->from_row);
+        s.b[r] = V(load)(from + r * t->from_row + V(width));
     }
-    for (k = 0; k < t->lead; ++k) V(gemm_step)(&s, t, rows, 0, t->lead_rows + k);
+    for (k = 0; k < t->lead; ++k) V(gemm_step)(&s, t, rows, 0, memopt_i_less(t->lead_rows + k, begin));
     for (k = t->depth; k; --k) V(gemm_step)(&s, t, rows, 0, rows);
-    for (k = 0; k < t->tail; ++k) V(gemm_step)(&s, t, rows, t->tail_skip + k, rows);
+    for (k = 0; k < t->tail; ++k) V(gemm_step)(&s, t, rows, memopt_i_less(t->tail_skip + k, begin), rows);
     MEMOPT_I_UNROLL_ALL
     for (r = 0; r < rows; ++r) {
-        V(store)(t->to + r * t->to_row, s.a[r]);
-        V(store)(t->to + r * t->to_row + V(width), s.b[r]);
+        V(store)(to + r * t->to_row, s.a[r]);
+        V(store)(to + r * t->to_row + V(width), s.b[r]);
     }
 }
 
+/* All rows of a whole tile at once, else in one part or two of up to six. */
 V_HOST_FN MEMOPT_I_FLATTEN void V(gemm_tile)(const memopt_i_gemm_tile *t) {
-    switch (t->rows) {
-    case 1:
-        V(gemm_rows)(t, 1);
-        break;
-    case 2:
-        V(gemm_rows)(t, 2);
-        break;
-    case 3:
-        V(gemm_rows)(t, 3);
-        break;
-    case 4:
-        V(gemm_rows)(t, 4);
-        break;
-    case 5:
-        V(gemm_rows)(t, 5);
-        break;
-    case 6:
-        V(gemm_rows)(t, 6);
-        break;
-    case 7:
-        V(gemm_rows)(t, 7);
-        break;
-    case 8:
-        V(gemm_rows)(t, 8);
-        break;
-    case 9:
-        V(gemm_rows)(t, 9);
-        break;
-    case 10:
-        V(gemm_rows)(t, 10);
-        break;
-    case 11:
-        V(gemm_rows)(t, 11);
-        break;
-    case 12:
-        V(gemm_rows)(t, 12);
-        break;
+    size_t begin, rows;
+
+    for (begin = 0; begin < t->rows; begin += rows) {
+        rows = t->rows - begin;
+        if (rows > 6 && rows < 12) rows = (rows + 1) / 2;
+        switch (rows) {
+        case 1:
+            V(gemm_rows)(t, begin, 1);
+            break;
+        case 2:
+            V(gemm_rows)(t, begin, 2);
+            break;
+        case 3:
+            V(gemm_rows)(t, begin, 3);
+            break;
+        case 4:
+            V(gemm_rows)(t, begin, 4);
+            break;
+        case 5:
+            V(gemm_rows)(t, begin, 5);
+            break;
+        case 6:
+            V(gemm_rows)(t, begin, 6);
+            break;
+        default: V(gemm_rows)(t, begin, 12);
+        }
     }
 }
 
@@ -28898,7 +28894,7 @@ V_FN R(floats) R(negate)(R(floats) x) { return R(sub)(R(set)(-0.0f), x); }
 #  define MEMOPT_I_ROW_FN V_FN MEMOPT_I_FLATTEN
 enum { V(row) = 16 };
 #else
-#  define MEMOPT_I_ROW_FN static MEMOPT_I_FLATTEN
+#  define MEMOPT_I_ROW_FN static
 enum { V(row) = 1 };
 
 V_HOST_FN float R(read)(const float *p, size_t count) {

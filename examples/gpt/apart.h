@@ -18,8 +18,9 @@ static int child_main(const options *o, const char *name, int to) {
     snprintf(out->name, sizeof out->name, "%s", name);
     fine = write(to, out, sizeof *out) == (ssize_t)sizeof *out && fine;
     length = strip ? strlen(strip) : 0;
-    if (length) fine = write(to, &length, sizeof length) == (ssize_t)sizeof length
-        && write(to, strip, length) == (ssize_t)length && fine;
+    if (length)
+        fine = write(to, &length, sizeof length) == (ssize_t)sizeof length
+            && write(to, strip, length) == (ssize_t)length && fine;
     free(strip);
     free(out);
     return fine;

@@ -117,7 +117,7 @@ static memopt_status whole_attention_backward(const memopt_ops *ops, const memop
             memopt_softmax f = softmax_of(a, x, at);
             memopt_product p[4];
 
-            p[0] = head_product(a, t, t, d);                       /* probabilities' gradient = out values^T */
+            p[0] = head_product(a, t, t, d); /* probabilities' gradient = out values^T */
             p[0].left = out;
             p[0].left_stride = a->heads * d;
             p[0].right = head_at(a, a->values, qkv, b, h);
@@ -126,7 +126,7 @@ static memopt_status whole_attention_backward(const memopt_ops *ops, const memop
             p[0].result = grad->probabilities + grad_at;
             p[0].result_stride = t;
             p[0].result_type = MEMOPT_TYPE_F32;
-            p[1] = head_product(a, t, d, t);                       /* values' = probabilities^T out */
+            p[1] = head_product(a, t, d, t); /* values' = probabilities^T out */
             s = take_matrix(ops, a, x, x->probabilities + at, &p[1]);
             p[1].left_transposed = 1;
             p[1].right = out;
@@ -138,14 +138,14 @@ static memopt_status whole_attention_backward(const memopt_ops *ops, const memop
             f.grad_output = grad->probabilities + grad_at;
             f.output = grad->scores + grad_at;
             if (!s) s = memopt_softmax_backward(ops, &f);
-            p[2] = head_product(a, t, d, t);                       /* queries' = scores' keys */
+            p[2] = head_product(a, t, d, t); /* queries' = scores' keys */
             if (!s) s = take_matrix(ops, a, x, f.output, &p[2]);
             p[2].right = head_at(a, a->keys, qkv, b, h);
             p[2].right_stride = qkv;
             p[2].result = head_at(a, a->grad_queries, qkv, b, h);
             p[2].result_stride = qkv;
             p[3] = p[2];
-            p[3].left_transposed = 1;                 /* keys' = scores'^T queries */
+            p[3].left_transposed = 1; /* keys' = scores'^T queries */
             p[3].right = head_at(a, a->queries, qkv, b, h);
             p[3].result = head_at(a, a->grad_keys, qkv, b, h);
             for (i = 2; i < 4 && !s; ++i) s = multiply(ops, p[i]);
@@ -164,8 +164,8 @@ static void whole_attention_take(const memopt_tape_call *call, const memopt_atte
                                a->length * sizeof(size_t) + (call->is_backward ? matrix : 0) + narrow);
 }
 
-static memopt_status whole_attention_run(const memopt_tape_call *call, const memopt_ops *ops,
-                                         const memopt_attention *a, void *const room[2]) {
+static memopt_status whole_attention_run(const memopt_tape_call *call, const memopt_ops *ops, const memopt_attention *a,
+                                         void *const room[2]) {
     float *after = (float *)(void *)((size_t *)room[1] + a->length);
     matrices x, grad;
 

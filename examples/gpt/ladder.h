@@ -3,20 +3,37 @@
 #ifndef GPT_LADDER_H
 #define GPT_LADDER_H
 
-enum { CONVENTIONAL_RUNG, ARENA_RUNG, CHECKPOINTS_RUNG, FUSED_RUNG, HEAD_RUNG, ATTENTION_RUNG, MLP_RUNG,
-    ADAM8_RUNG, BF16_RUNG, STATES_DISK_RUNG, WEIGHTS_DISK_RUNG, KEPT_DISK_RUNG, DISK_RUNG, BF16_DISK_RUNG, RUNGS };
+enum {
+    CONVENTIONAL_RUNG,
+    ARENA_RUNG,
+    CHECKPOINTS_RUNG,
+    FUSED_RUNG,
+    HEAD_RUNG,
+    ATTENTION_RUNG,
+    MLP_RUNG,
+    ADAM8_RUNG,
+    BF16_RUNG,
+    STATES_DISK_RUNG,
+    WEIGHTS_DISK_RUNG,
+    KEPT_DISK_RUNG,
+    DISK_RUNG,
+    BF16_DISK_RUNG,
+    RUNGS
+};
+
 typedef struct rung {
     const char *name;
-    int which, like;      /* one of the above; and the rung above this one with which it is compared */
-    const char *why_not;  /* NULL: it has that rung's bits; else why it need not */
+    int which, like;     /* one of the above; and the rung above this one with which it is compared */
+    const char *why_not; /* NULL: it has that rung's bits; else why it need not */
 } rung;
+
 static const char lossy[] = "lossy by choice"; /* why not, of most */
 
 typedef struct ladder {
     const rung *rungs;
     size_t count;
-    const char *where;    /* on what it runs, behind the sizes */
-    int on_card;          /* peaks are a card's, not a process's */
+    const char *where; /* on what it runs, behind the sizes */
+    int on_card;       /* peaks are a card's, not a process's */
 } ladder;
 
 /* ---- what a rung has ---- */
@@ -25,8 +42,8 @@ static void rung_offloads(options *o, int which) {
 
     if (which < STATES_DISK_RUNG) return;
     o->ranks = o->units = 1; /* a single unit: the bits of a training without ranks */
-    o->offload = which < DISK_RUNG ? offloads[which - STATES_DISK_RUNG]
-                                   : OFFLOAD_STATES | OFFLOAD_WEIGHTS | OFFLOAD_ACTIVATIONS;
+    o->offload =
+        which < DISK_RUNG ? offloads[which - STATES_DISK_RUNG] : OFFLOAD_STATES | OFFLOAD_WEIGHTS | OFFLOAD_ACTIVATIONS;
     o->offload_to = "build";
 }
 
@@ -120,6 +137,7 @@ static int ladder_write(const ladder *l, const options *base, const char *about,
 static int ladder_run(const ladder *l, const options *base) {
     outcome *const out = (outcome *)calloc(RUNGS, sizeof *out);
     char *strips[RUNGS], about[200];
+
     struct stat st;
     size_t i;
     int wrong = 0;

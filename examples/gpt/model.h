@@ -10,15 +10,15 @@ typedef void chain_begin_fn(transformer_chain *chain, transformer_part *first);
 typedef struct model {
     transformer shape;
     size_t layers;
-    int    vit;
+    int vit;
     chain_begin_fn *begin_fn; /* adds the first part: transformer_add_embedding(), or of a ViT add_patches() */
-    int    split; /* weights have 16 bits more, which make them exact floats */
-    int    fuse;  /* a tensor is stepped as soon as its gradient is whole */
+    int split;                /* weights have 16 bits more, which make them exact floats */
+    int fuse;                 /* a tensor is stepped as soon as its gradient is whole */
     transformer_part embedding;
     transformer_block *blocks;
     transformer_head head;
     size_t elements; /* of all tensors, which lie one after the other in each of these: */
-    void  *weights, *extra, *gradients;
+    void *weights, *extra, *gradients;
     size_t tensor_count;
     memopt_optim_tensor *tensors; /* as the optimizer wants them: of both ends, then of the blocks */
     memopt_optim *optim;
@@ -26,6 +26,7 @@ typedef struct model {
 } model;
 
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 static size_t target_count(const model *m) { return m->vit ? m->shape.batch : transformer_rows(&m->shape); }
@@ -55,7 +56,7 @@ static void describe_chain(model *m, memopt_tape_layer *layers, memopt_segment *
     if (m->fuse && !m->vit && m->tensors) m->tensors[0].gradients = m->gradients;
     for (i = 0; m->split && m->tensors && i < m->tensor_count; ++i)
         m->tensors[i].extra = (unsigned char *)m->extra
-            + ((const unsigned char *)m->tensors[i].weights - (const unsigned char *)m->weights);
+                            + ((const unsigned char *)m->tensors[i].weights - (const unsigned char *)m->weights);
 }
 
 static size_t gradient_elements(const model *m) { /* that have memory of their own */
@@ -93,7 +94,8 @@ static memopt_status init_tensor(const model *m, size_t i, const memopt_optim_te
     const size_t which = stream < STREAM_BLOCKS ? SIZE_MAX : (stream - STREAM_BLOCKS) % 6; /* of a half of a block */
     const int is_scale = stream == STREAM_FINAL_SCALE || which == TRANSFORMER_NORM_SCALE;
     const double deviation = !t->columns && stream != STREAM_CLASS_TOKEN ? 0
-        : which == TRANSFORMER_PROJECT ? 0.02 / sqrt(2 * (double)m->layers) : 0.02;
+                           : which == TRANSFORMER_PROJECT                ? 0.02 / sqrt(2 * (double)m->layers)
+                                                                         : 0.02;
     float x[1024];
     size_t at, n, k;
     memopt_status s;

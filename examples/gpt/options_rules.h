@@ -3,23 +3,38 @@
 #define GPT_OPTIONS_RULES_H
 
 static const char *options_lean(const options *o) { /* the first switch that a conventional engine does not have */
-    return o->fuse_step ? "--fuse-step" : o->lean_attention ? "--attention lean" : o->head_chunk ? "--head chunk"
-         : o->mlp_chunk ? "--mlp chunk" : o->weights != WEIGHTS_F32 ? "16-bit --weights"
+    return o->fuse_step                    ? "--fuse-step"
+         : o->lean_attention               ? "--attention lean"
+         : o->head_chunk                   ? "--head chunk"
+         : o->mlp_chunk                    ? "--mlp chunk"
+         : o->weights != WEIGHTS_F32       ? "16-bit --weights"
          : o->gradients != MEMOPT_TYPE_F32 ? "16-bit --gradients"
-         : o->states != MEMOPT_STATE_F32 ? "an --optimizer in 16 or 8 bits" : NULL;
+         : o->states != MEMOPT_STATE_F32   ? "an --optimizer in 16 or 8 bits"
+                                           : NULL;
 }
+
 /* Bytes of the largest run that these sizes can mean, roughly: looked at before anything is multiplied in size_t. */
 static double options_extent(const options *o) {
     const double w = (double)o->width, vocab = (double)o->vocab + 128, layers = (double)o->layers;
     const double rows = (double)o->batch * (double)o->context;
     const double weights = (vocab + (double)o->context) * w + layers * (12 * w * w + 13 * w) + 4 * w;
     const double row = 2 * vocab + 2 * layers * (20 * w + 2 * (double)o->heads * (double)o->context);
+
     return 32 * weights + 8 * rows * row;
 }
-#define GIVEN(id) (given >> (id) & 1)
-#define REFUSE(condition, ...) do { if (condition) { snprintf(message, capacity, __VA_ARGS__); return 1; } } while (0)
+
+#define GIVEN(id) (given >> (id)&1)
+#define REFUSE(condition, ...)                                                                                         \
+    do {                                                                                                               \
+        if (condition) {                                                                                               \
+            snprintf(message, capacity, __VA_ARGS__);                                                                  \
+            return 1;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
 static int options_vit_wrong(const options *o, uint64_t given, char *message, size_t capacity) {
     size_t side = 1;
+
     while (side * side < o->context) ++side;
     REFUSE(GIVEN(ON_SAMPLE), "--sample writes text, and --model vit looks at images: leave one of them out.");
     REFUSE(GIVEN(ON_DATA), "--data is text, and --model vit draws its own images: leave --data out.");
@@ -28,55 +43,70 @@ static int options_vit_wrong(const options *o, uint64_t given, char *message, si
            o->context, (side - 1) * (side - 1), side * side);
     return 0;
 }
+
 static int options_table_wrong(const options *o, uint64_t given, char *message, size_t capacity) {
-    static const int own[] = { ON_KEEP, ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP,
-                               ON_OPTIMIZER, ON_SAMPLE, ON_CLIP, ON_ACCUMULATE, ON_DROPOUT };
-    const char *const table = o->ladder ? "--ladder" : "--batch-table"; size_t i;
+    static const int own[] = { ON_KEEP,      ON_WEIGHTS,   ON_GRADIENTS, ON_HEAD, ON_MLP,        ON_ATTENTION,
+                               ON_FUSE_STEP, ON_OPTIMIZER, ON_SAMPLE,    ON_CLIP, ON_ACCUMULATE, ON_DROPOUT };
+    const char *const table = o->ladder ? "--ladder" : "--batch-table";
+    size_t i;
+
     for (i = 0; i < sizeof own / sizeof *own; ++i)
         REFUSE(GIVEN(own[i]), "%s chooses --%s for every rung itself: leave --%s out.", table, switch_rows[own[i]].name,
                switch_rows[own[i]].name);
     REFUSE(o->ladder && o->batch_table, "--ladder and --batch-table are two tables: ask for one after the other.");
     REFUSE(o->batch_table && !o->fit, "--batch-table needs a limit: give --fit BYTES, such as --fit 300M.");
     REFUSE(o->batch_table
-           && (GIVEN(ON_MODEL) || GIVEN(ON_BATCH) || GIVEN(ON_DRY_RUN) || GIVEN(ON_JSON) || GIVEN(ON_VALIDATE)),
+               && (GIVEN(ON_MODEL) || GIVEN(ON_BATCH) || GIVEN(ON_DRY_RUN) || GIVEN(ON_JSON) || GIVEN(ON_VALIDATE)),
            "--batch-table trains a gpt and a vit at batches of its own, and prints: leave --model, --batch, --dry-run, "
            "--validate and --json out.");
     REFUSE(o->ladder && o->fit,
            "--ladder shows every rung, whether it fits or not: leave --fit out, or take --batch-table.");
     return 0;
 }
+
 static int options_ranks_wrong(const options *o, uint64_t given, char *message, size_t capacity) {
-    const int whole = o->optimizer == MEMOPT_OPTIM_LAMB || o->optimizer == MEMOPT_OPTIM_LARS || o->optimizer == MEMOPT_OPTIM_ADAFACTOR;
+    const int whole = o->optimizer == MEMOPT_OPTIM_LAMB || o->optimizer == MEMOPT_OPTIM_LARS
+                   || o->optimizer == MEMOPT_OPTIM_ADAFACTOR;
     const char *const table = o->ladder ? "--ladder" : o->batch_table ? "--batch-table" : NULL;
+
     REFUSE(table, "%s looks at one process: leave %s out, or %s.", table, o->offload ? "--offload" : "--ranks", table);
-    REFUSE(GIVEN(ON_ACCUMULATE), "--accumulate: with --ranks and --offload the batches of a step are its --units; give --units %zu, and leave "
-           "--accumulate out.", o->accumulate);
-    REFUSE(o->keep == KEEP_CONVENTIONAL, "--keep conventional has no tape, which tells --ranks and --offload what is used when: leave one of "
+    REFUSE(
+        GIVEN(ON_ACCUMULATE),
+        "--accumulate: with --ranks and --offload the batches of a step are its --units; give --units %zu, and leave "
+        "--accumulate out.",
+        o->accumulate);
+    REFUSE(o->keep == KEEP_CONVENTIONAL,
+           "--keep conventional has no tape, which tells --ranks and --offload what is used when: leave one of "
            "them out.");
-    REFUSE(o->fuse_step && whole, "--fuse-step cannot measure whole tensors, as lamb, lars and adafactor do with --ranks: leave "
+    REFUSE(o->fuse_step && whole,
+           "--fuse-step cannot measure whole tensors, as lamb, lars and adafactor do with --ranks: leave "
            "it out, or take adamw.");
     REFUSE(o->ranks % o->replicas, "--replicas %zu sets of as many of --ranks %zu each: take numbers that divide.",
            o->replicas, o->ranks);
-    REFUSE((o->offload & OFFLOAD_ACTIVATIONS) && (o->keep == KEEP_ARENA || o->keep == KEEP_EVERY), "--offload activations: --keep "
+    REFUSE((o->offload & OFFLOAD_ACTIVATIONS) && (o->keep == KEEP_ARENA || o->keep == KEEP_EVERY),
+           "--offload activations: --keep "
            "arena and every:K hold outputs in memory; take --keep overhead:33 or budget:BYTES.");
-    REFUSE((o->offload & OFFLOAD_WEIGHTS) && o->stage < 3, "--offload weights are cut first, which is --stage 3: leave --stage %zu "
-           "out, or offload states alone.", o->stage);
-    REFUSE((uint64_t)o->batch * o->units > INT32_MAX, "--units %zu batches of --batch %zu: lower one of them.", o->units,
-           o->batch);
+    REFUSE((o->offload & OFFLOAD_WEIGHTS) && o->stage < 3,
+           "--offload weights are cut first, which is --stage 3: leave --stage %zu "
+           "out, or offload states alone.",
+           o->stage);
+    REFUSE((uint64_t)o->batch * o->units > INT32_MAX, "--units %zu batches of --batch %zu: lower one of them.",
+           o->units, o->batch);
     return 0;
 }
+
 static int options_wrong(const options *o, uint64_t given, char *message, size_t capacity) {
     const char *const lean = options_lean(o);
+
     REFUSE(o->width % o->heads, "--width %zu does not divide into --heads %zu: take %zu, or another number of heads.",
            o->width, o->heads, o->width < o->heads ? o->heads : o->width / o->heads * o->heads);
     REFUSE(o->batch * o->context > INT32_MAX || options_extent(o) > (double)(SIZE_MAX / 4),
            "Sizes: so many weights and activations have no addresses; lower --batch, --context, --width or --layers.");
     REFUSE((uint64_t)o->batch * o->accumulate > INT32_MAX,
-           "--accumulate %zu batches of --batch %zu: lower one of them.",
-           o->accumulate, o->batch);
+           "--accumulate %zu batches of --batch %zu: lower one of them.", o->accumulate, o->batch);
     REFUSE(o->warmup > o->steps,
-           "--warmup %zu is longer than the training of --steps %zu: lower one, or raise the other.",
-           o->warmup, o->steps);
+           "--warmup %zu is longer than the training of --steps %zu: lower one, or raise the other.", o->warmup,
+           o->steps);
     REFUSE(o->validate && o->steps / o->validate >= MOST_LOSSES,
            "--validate %zu would be more than %d times in --steps %zu: take %zu or more.", o->validate, MOST_LOSSES - 1,
            o->steps, o->steps / MOST_LOSSES + 1);
@@ -92,39 +122,53 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
     REFUSE(o->weights != WEIGHTS_F32 && o->gradients == MEMOPT_TYPE_F16,
            "--gradients f16 has not the range of bf16 --weights: take --gradients bf16, or --weights f32.");
     REFUSE(o->states != MEMOPT_STATE_F32
-           && (o->optimizer == MEMOPT_OPTIM_SGD || o->optimizer == MEMOPT_OPTIM_ADAFACTOR),
+               && (o->optimizer == MEMOPT_OPTIM_SGD || o->optimizer == MEMOPT_OPTIM_ADAFACTOR),
            "--optimizer: %s here has no moments to make smaller; write it without the %d.",
            o->optimizer == MEMOPT_OPTIM_SGD ? "sgd" : "adafactor", o->states == MEMOPT_STATE_BF16 ? 16 : 8);
     REFUSE(o->keep == KEEP_CONVENTIONAL && lean,
            "--keep conventional is how engines do it without memopt, so without %s: leave one of them out.", lean);
     REFUSE(o->keep == KEEP_EVERY && o->every > o->layers,
-           "--keep every:%zu of --layers %zu would keep none: take %zu or less.",
-           o->every, o->layers, o->layers);
+           "--keep every:%zu of --layers %zu would keep none: take %zu or less.", o->every, o->layers, o->layers);
     REFUSE(o->keep == KEEP_CONVENTIONAL && o->dropout > 0,
            "--keep conventional holds no masks for --dropout: leave one of them out.");
     REFUSE(o->keep == KEEP_CONVENTIONAL && o->sample,
            "--sample needs the shorter batches that --keep conventional does not know: leave one of them out.");
     REFUSE(o->advise && (o->fit || o->ladder || o->batch_table || o->save || o->resume || o->validate || o->sample),
-           "--advise plans a training alone: leave %s out.", o->fit ? "--fit"
-           : o->ladder || o->batch_table ? "tables" : o->save || o->resume ? "--save and --resume" : "--validate and --sample");
-    REFUSE((o->speeds || o->frontier) && !o->advise, "--%s goes with --advise BYTES: give that as well, or leave it out.",
-           o->speeds ? "speeds" : "frontier");
-    REFUSE(o->processors && !o->advise, "--processors are for --advise BYTES to deal: give that as well, or leave it out.");
-    REFUSE(o->processors && (GIVEN(ON_RANKS) || GIVEN(ON_THREADS) || GIVEN(ON_REPLICAS)), "--processors are dealt to ranks and "
-           "threads by --advise: leave --%s out.", GIVEN(ON_RANKS) ? "ranks" : GIVEN(ON_THREADS) ? "threads" : "replicas");
+           "--advise plans a training alone: leave %s out.",
+           o->fit                        ? "--fit"
+           : o->ladder || o->batch_table ? "tables"
+           : o->save || o->resume        ? "--save and --resume"
+                                         : "--validate and --sample");
+    REFUSE((o->speeds || o->frontier) && !o->advise,
+           "--%s goes with --advise BYTES: give that as well, or leave it out.", o->speeds ? "speeds" : "frontier");
+    REFUSE(o->processors && !o->advise,
+           "--processors are for --advise BYTES to deal: give that as well, or leave it out.");
+    REFUSE(o->processors && (GIVEN(ON_RANKS) || GIVEN(ON_THREADS) || GIVEN(ON_REPLICAS)),
+           "--processors are dealt to ranks and "
+           "threads by --advise: leave --%s out.",
+           GIVEN(ON_RANKS)     ? "ranks"
+           : GIVEN(ON_THREADS) ? "threads"
+                               : "replicas");
     REFUSE(o->frontier && o->ranks, "--frontier measures the memory of one process: leave --%s out.",
-           o->processors ? "processors" : GIVEN(ON_RANKS) ? "ranks" : "offload");
+           o->processors     ? "processors"
+           : GIVEN(ON_RANKS) ? "ranks"
+                             : "offload");
     REFUSE(o->fit && GIVEN(ON_BATCH), "--fit looks for the largest --batch itself: leave one of them out.");
     REFUSE(o->fit && o->keep == KEEP_BUDGET,
            "--fit is a budget for everything already: take --keep overhead:33 beside it.");
     REFUSE(o->dry_run && o->sample, "--sample needs weights that --dry-run does not train: leave one of them out.");
     REFUSE(!o->ranks && (GIVEN(ON_STAGE) || GIVEN(ON_UNITS) || GIVEN(ON_REPLICAS)),
            "--%s is one of --ranks: give that as well, or leave it out.",
-           GIVEN(ON_STAGE) ? "stage" : GIVEN(ON_UNITS) ? "units" : "replicas");
+           GIVEN(ON_STAGE)   ? "stage"
+           : GIVEN(ON_UNITS) ? "units"
+                             : "replicas");
     REFUSE(o->save_every && !o->save, "--save-every says when, and --save where: give --save DIR as well.");
     REFUSE((o->save || o->resume) && (o->ladder || o->batch_table || o->dry_run || o->fit),
            "--%s keeps one training: leave it out beside --%s.", o->save ? "save" : "resume",
-           o->ladder ? "ladder" : o->batch_table ? "batch-table" : o->dry_run ? "dry-run" : "fit");
+           o->ladder        ? "ladder"
+           : o->batch_table ? "batch-table"
+           : o->dry_run     ? "dry-run"
+                            : "fit");
     if (o->ranks && options_ranks_wrong(o, given, message, capacity)) return 1;
     if (o->vit && options_vit_wrong(o, given, message, capacity)) return 1;
     return (o->ladder || o->batch_table) && options_table_wrong(o, given, message, capacity);

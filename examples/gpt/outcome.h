@@ -5,27 +5,35 @@
 #include "memopt.h"
 
 enum { TAGS = 7, MOST_LOSSES = 1000, MOST_MOMENTS = 1200 };
-static const char *const tag_names[TAGS] = { "process", "parameters", "gradients", "optimizer", "kept activations",
-                                             "working set", "data" };
+
+static const char *const tag_names[TAGS] = { "process",          "parameters",  "gradients", "optimizer",
+                                             "kept activations", "working set", "data" };
+
 typedef struct outcome {
-    int      ok;                       /* 0: it failed, and `message` says why and what to do */
-    char     message[400], name[64], switches[200], command[400]; /* command: a word a line */
-    uint64_t predicted_peak, measured_peak;  /* bytes of the process; measured 0: a dry run, or not known here */
-    uint64_t at_peak[TAGS];            /* bytes by tag at the predicted peak; sum = predicted_peak */
-    uint64_t parameters, tokens;       /* of the model; of a step */
-    double   tokens_per_second, seconds_per_step, cpu_seconds_per_step, flops_per_step, mfu, gemm_flops; /* gemm_flops: measured peak, a second */
-    double   predicted_seconds;        /* of the CPU, a step, as --advise has it with --speeds; 0: not known */
-    uint64_t steps;                    /* that were trained */
-    uint32_t loss_count, loss_steps;   /* each loss is the mean of so many steps, the last one of what is left */
-    float    losses[MOST_LOSSES];
-    uint32_t held_count, held_steps;   /* losses of what is held back: after each so many steps, and at the end */
-    float    held[MOST_LOSSES];
+    int ok;                                                   /* 0: it failed, and `message` says why and what to do */
+    char message[400], name[64], switches[200], command[400]; /* command: a word a line */
+    uint64_t predicted_peak, measured_peak; /* bytes of the process; measured 0: a dry run, or not known here */
+    uint64_t at_peak[TAGS];                 /* bytes by tag at the predicted peak; sum = predicted_peak */
+    uint64_t parameters, tokens;            /* of the model; of a step */
+    double tokens_per_second, seconds_per_step, cpu_seconds_per_step, flops_per_step, mfu,
+        gemm_flops;                  /* gemm_flops: measured peak, a second */
+    double predicted_seconds;        /* of the CPU, a step, as --advise has it with --speeds; 0: not known */
+    uint64_t steps;                  /* that were trained */
+    uint32_t loss_count, loss_steps; /* each loss is the mean of so many steps, the last one of what is left */
+    float losses[MOST_LOSSES];
+    uint32_t held_count, held_steps; /* losses of what is held back: after each so many steps, and at the end */
+    float held[MOST_LOSSES];
     uint64_t weights_hash;
-    uint32_t moment_count;             /* memory through one training step, in the order of what happens */
-    struct moment { float bytes[TAGS]; float when; } moments[MOST_MOMENTS]; /* when: 0 to 1 */
-    uint64_t batch;                    /* sequences */
-    uint64_t batches, batches_late;    /* read ahead; of these, waited for; 0: images, or a dry run */
-    double   seconds_late;
+    uint32_t moment_count; /* memory through one training step, in the order of what happens */
+
+    struct moment {
+        float bytes[TAGS];
+        float when;
+    } moments[MOST_MOMENTS]; /* when: 0 to 1 */
+
+    uint64_t batch;                 /* sequences */
+    uint64_t batches, batches_late; /* read ahead; of these, waited for; 0: images, or a dry run */
+    double seconds_late;
 } outcome;
 
 /* What a feed says at its end, of each rank. */

@@ -8,64 +8,84 @@
 #include <string.h>
 
 typedef struct page {
-    const char        *title, *about; /* about: a line under the title: model, machine, command */
-    const outcome     *rungs;         /* the first is what the others are compared with */
-    size_t             count;
-    const char *const *strips;        /* NULL, or of each rung its schedule as SVG text, or NULL */
-    int                on_card;       /* bytes are those of a card, not of a process */
+    const char *title, *about; /* about: a line under the title: model, machine, command */
+    const outcome *rungs;      /* the first is what the others are compared with */
+    size_t count;
+    const char *const *strips; /* NULL, or of each rung its schedule as SVG text, or NULL */
+    int on_card;               /* bytes are those of a card, not of a process */
 } page;
+
 /** 0: written; else nothing is there that was not there before. */
 static inline int page_write(const char *path, const page *p);
 /** The bars alone as an SVG file, for a README: readable on white and on black. */
 static inline int page_chart_svg(const char *path, const page *p);
 
 /* One colour for each tag, apart for all kinds of colour vision, and whether text on it is dark. */
-static const char *const page_colours[TAGS] = {
-    "#8a8f98", "#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7"
-};
+static const char *const page_colours[TAGS] = { "#8a8f98", "#0072b2", "#e69f00", "#009e73",
+                                                "#d55e00", "#56b4e9", "#cc79a7" };
 static const int page_dark_text[TAGS] = { 1, 0, 1, 1, 1, 1, 1 };
 
 /* ---- text ---- */
 static void page_text(FILE *f, const char *text) {
     for (; *text; ++text) switch (*text) {
-    case '&': fputs("&amp;", f); break;
-    case '<': fputs("&lt;", f); break;
-    case '>': fputs("&gt;", f); break;
-    case '"': fputs("&quot;", f); break;
-    default:  if ((unsigned char)*text >= 0x20) fputc(*text, f);
-    }
+        case '&': fputs("&amp;", f); break;
+        case '<': fputs("&lt;", f); break;
+        case '>': fputs("&gt;", f); break;
+        case '"': fputs("&quot;", f); break;
+        default:
+            if ((unsigned char)*text >= 0x20) fputc(*text, f);
+        }
 }
+
 /* A number of three digits with its unit, in one of a few buffers in turn: "20.4 GB". */
-typedef struct words { char text[32]; } words;
+typedef struct words {
+    char text[32];
+} words;
+
 static words page_bytes(double bytes) {
-    static const char *const units[] = { "B", "kB", "MB", "GB", "TB" }; words w; int unit = 0;
+    static const char *const units[] = { "B", "kB", "MB", "GB", "TB" };
+
+    words w;
+    int unit = 0;
     int digits;
-    while (bytes >= 999.5 && unit < 4) { bytes /= 1000; ++unit; }
+    while (bytes >= 999.5 && unit < 4) {
+        bytes /= 1000;
+        ++unit;
+    }
     digits = unit < 2 || bytes >= 99.95 ? 0 : bytes >= 9.995 ? 1 : 2;
     snprintf(w.text, sizeof w.text, "%.*f %s", digits, bytes, units[unit]);
     return w;
 }
+
 static words page_times(double x) {
     words w;
     snprintf(w.text, sizeof w.text, x >= 99.5 ? "%.0f" : "%.1f", x);
     return w;
 }
+
 static words page_count(uint64_t n) { /* with thin spaces between thousands */
-    char digits[24]; words w; size_t i, at = 0, length;
+    char digits[24];
+    words w;
+    size_t i, at = 0, length;
     length = (size_t)snprintf(digits, sizeof digits, "%llu", (unsigned long long)(n > 999999999999 ? 999999999999 : n));
     for (i = 0; i < length; ++i) {
-        if (i && (length - i) % 3 == 0) { memcpy(w.text + at, "\xe2\x80\x89", 3); at += 3; }
+        if (i && (length - i) % 3 == 0) {
+            memcpy(w.text + at, "\xe2\x80\x89", 3);
+            at += 3;
+        }
         w.text[at++] = digits[i];
     }
     w.text[at] = 0;
     return w;
 }
+
 static double page_tick(double most) { /* 1, 2 or 5 times a power of ten: four or five fit */
     double tick = 1;
     if (!(most > 0)) return 1;
     while (tick * 5 < most) tick *= 10;
     while (tick * 5 > most * 10) tick /= 10;
-    if (tick * 5 > most * 4) tick /= 5; else if (tick * 5 > most * 2) tick /= 2;
+    if (tick * 5 > most * 4) tick /= 5;
+    else if (tick * 5 > most * 2) tick /= 2;
     return tick;
 }
 
@@ -74,26 +94,40 @@ static int page_same(const outcome *a, const outcome *b) { /* 1 the same bits, 0
     if (!a->ok || !b->ok || !a->weights_hash || !b->weights_hash) return -1;
     return a->weights_hash == b->weights_hash;
 }
-static uint32_t page_losses(const outcome *o) { return o->loss_count < MOST_LOSSES ? o->loss_count : (uint32_t)MOST_LOSSES; }
-static uint32_t page_held(const outcome *o) { return o->held_count < MOST_LOSSES ? o->held_count : (uint32_t)MOST_LOSSES; }
+
+static uint32_t page_losses(const outcome *o) {
+    return o->loss_count < MOST_LOSSES ? o->loss_count : (uint32_t)MOST_LOSSES;
+}
+
+static uint32_t page_held(const outcome *o) {
+    return o->held_count < MOST_LOSSES ? o->held_count : (uint32_t)MOST_LOSSES;
+}
+
 static double page_peak(const page *p) { /* the largest, so that all bars fit */
-    double most = 1; size_t i;
+    double most = 1;
+    size_t i;
     for (i = 0; i < p->count; ++i) {
         if ((double)p->rungs[i].predicted_peak > most) most = (double)p->rungs[i].predicted_peak;
         if ((double)p->rungs[i].measured_peak > most) most = (double)p->rungs[i].measured_peak;
     }
     return most;
 }
+
 static int page_has(const page *p, size_t tag) { /* bytes of it, in any rung */
     size_t i;
-    for (i = 0; i < p->count; ++i) if (p->rungs[i].at_peak[tag]) return 1;
+    for (i = 0; i < p->count; ++i)
+        if (p->rungs[i].at_peak[tag]) return 1;
     return 0;
 }
+
 static const char *page_holder(const page *p) { return p->on_card ? "card" : "process"; }
+
 static const outcome *page_least(const page *p, int exact) { /* exact: with the first one's bits */
-    const outcome *best = &p->rungs[0]; size_t i;
+    const outcome *best = &p->rungs[0];
+    size_t i;
     for (i = 1; i < p->count; ++i) {
         const outcome *const o = &p->rungs[i];
+
         if (o->ok && o->predicted_peak < best->predicted_peak && (!exact || page_same(o, &p->rungs[0]) == 1)) best = o;
     }
     return best;
@@ -156,7 +190,8 @@ static void page_style(FILE *f) {
         ".tiles b{font-size:1.35rem}.three,.two{grid-template-columns:minmax(0,1fr)}",
         ".plot{height:calc(var(--h)*.75)}.row{grid-template-columns:1fr auto;margin:.7rem 0}.row .bar{grid-row:2;",
         "grid-column:1/3}.wide{margin:0 -1rem;padding:0 1rem}td:first-child,th:first-child{position:sticky;left:0;",
-        "background:var(--card);box-shadow:-1rem 0 var(--card);min-width:9rem}}" };
+        "background:var(--card);box-shadow:-1rem 0 var(--card);min-width:9rem}}"
+    };
     size_t i;
     fputs("<style>\n", f);
     for (i = 0; i < sizeof css / sizeof *css; ++i) fputs(css[i], f);
@@ -164,41 +199,63 @@ static void page_style(FILE *f) {
     for (i = 0; i < TAGS; ++i) fprintf(f, ".t%d{background:%s;fill:%s}", (int)i, page_colours[i], page_colours[i]);
     fputs("\n</style>\n", f);
 }
+
 static void page_tile(FILE *f, const char *figure, const char *text) {
     fprintf(f, "<div><b>%s</b><span>%s</span></div>\n", figure, text);
 }
+
 static void page_head(FILE *f, const page *p) {
     const outcome *const first = &p->rungs[0], *const least = page_least(p, 0), *const exact = page_least(p, 1);
-    const double peak = (double)first->predicted_peak; char text[96]; words w;
+    const double peak = (double)first->predicted_peak;
+    char text[96];
+
+    words w;
     fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width="
-          "device-width,initial-scale=1\"/>\n<title>", f);
-    page_text(f, p->title); fputs("</title>\n", f);
+          "device-width,initial-scale=1\"/>\n<title>",
+          f);
+    page_text(f, p->title);
+    fputs("</title>\n", f);
     page_style(f);
-    fputs("</head><body><main>\n<header><h1>", f); page_text(f, p->title);
-    fputs("</h1><p>", f); page_text(f, p->about); fputs("</p></header>\n<div class=\"tiles\">\n", f);
-    w = page_bytes(peak); page_tile(f, w.text, "peak of the first rung");
-    w = page_bytes((double)least->predicted_peak); page_tile(f, w.text, "peak of the leanest");
+    fputs("</head><body><main>\n<header><h1>", f);
+    page_text(f, p->title);
+    fputs("</h1><p>", f);
+    page_text(f, p->about);
+    fputs("</p></header>\n<div class=\"tiles\">\n", f);
+    w = page_bytes(peak);
+    page_tile(f, w.text, "peak of the first rung");
+    w = page_bytes((double)least->predicted_peak);
+    page_tile(f, w.text, "peak of the leanest");
     w = page_times(peak / (double)(least->predicted_peak ? least->predicted_peak : 1));
-    snprintf(text, sizeof text, "%s\xc3\x97", w.text); page_tile(f, text, "less memory");
+    snprintf(text, sizeof text, "%s\xc3\x97", w.text);
+    page_tile(f, text, "less memory");
     if (exact != first) {
         w = page_times(peak / (double)(exact->predicted_peak ? exact->predicted_peak : 1));
-        snprintf(text, sizeof text, "%s\xc3\x97", w.text); page_tile(f, text, "less with the very same bits");
+        snprintf(text, sizeof text, "%s\xc3\x97", w.text);
+        page_tile(f, text, "less with the very same bits");
     } else {
-        w = page_count(first->parameters); page_tile(f, w.text, "parameters");
+        w = page_count(first->parameters);
+        page_tile(f, w.text, "parameters");
     }
     fputs("</div>\n", f);
 }
+
 static void page_legend(FILE *f, const page *p, int measured) {
     size_t t;
+
     fputs("<div class=\"legend\">", f);
     for (t = 0; t < TAGS; ++t)
         if (page_has(p, t)) fprintf(f, "<span><i class=\"t%d\"></i>%s</span>", (int)t, tag_names[t]);
     if (measured) fprintf(f, "<span><i class=\"m\"></i>measured peak of the %s</span>", page_holder(p));
     fputs("</div>\n", f);
 }
+
 static void page_bar(FILE *f, const outcome *o, double scale) {
-    size_t t; words w = page_bytes((double)o->predicted_peak);
-    fputs("<div class=\"row\"><b>", f); page_text(f, o->name); fputs("</b><div class=\"bar\">", f);
+    size_t t;
+
+    words w = page_bytes((double)o->predicted_peak);
+    fputs("<div class=\"row\"><b>", f);
+    page_text(f, o->name);
+    fputs("</b><div class=\"bar\">", f);
     for (t = 0; t < TAGS; ++t) {
         const words part = page_bytes((double)o->at_peak[t]);
         if (!o->at_peak[t]) continue;
@@ -213,11 +270,17 @@ static void page_bar(FILE *f, const outcome *o, double scale) {
     }
     fprintf(f, "</div><em>%s</em></div>\n", w.text);
 }
+
 static void page_bars(FILE *f, const page *p) {
-    const double peak = page_peak(p); double rest = 0; size_t i, from = p->count; int measured = 0;
+    const double peak = page_peak(p);
+    double rest = 0;
+    size_t i, from = p->count;
+    int measured = 0;
+
     for (i = 0; i < p->count; ++i) measured |= p->rungs[i].measured_peak != 0;
     fputs("<section id=\"bars\"><h2>Where the memory is</h2><p>What is alive at the peak of a training step, rung by "
-          "rung. Each rung has what those above it have.</p>\n", f);
+          "rung. Each rung has what those above it have.</p>\n",
+          f);
     page_legend(f, p, measured);
     for (i = 0; i < p->count; ++i) page_bar(f, &p->rungs[i], peak);
     while (from > 0 && (double)p->rungs[from - 1].predicted_peak < peak / 4) --from;
@@ -233,31 +296,49 @@ static void page_bars(FILE *f, const page *p) {
     }
     fputs("</section>\n", f);
 }
+
 static void page_switches(FILE *f, const char *switches) { /* a switch and its value stay on one line */
     while (*switches) {
-        const char *const next = strstr(switches, " --"); char one[256];
+        const char *const next = strstr(switches, " --");
+        char one[256];
+
         snprintf(one, sizeof one, "%.*s", next ? (int)(next - switches) : (int)strlen(switches), switches);
-        fputs("<s>", f); page_text(f, one); fputs("</s> ", f);
+        fputs("<s>", f);
+        page_text(f, one);
+        fputs("</s> ", f);
         switches = next ? next + 1 : "";
     }
 }
+
 static void page_cell(FILE *f, const char *text) { fprintf(f, "<td>%s</td>", text); }
+
 static void page_table_row(FILE *f, const page *p, size_t i, int any_held) {
-    const outcome *const o = &p->rungs[i]; const double predicted = (double)o->predicted_peak; words w; char text[64];
+    const outcome *const o = &p->rungs[i];
+    const double predicted = (double)o->predicted_peak;
+
+    words w;
+    char text[64];
     const int same = i ? page_same(o, &p->rungs[i - 1]) : -1;
-    fputs("<tr><td>", f); page_text(f, o->name); fputs("<small>", f); page_switches(f, o->switches);
+    fputs("<tr><td>", f);
+    page_text(f, o->name);
+    fputs("<small>", f);
+    page_switches(f, o->switches);
     fputs("</small></td>", f);
-    w = page_bytes(predicted); page_cell(f, o->predicted_peak ? w.text : "\xe2\x80\x93");
+    w = page_bytes(predicted);
+    page_cell(f, o->predicted_peak ? w.text : "\xe2\x80\x93");
     if (!o->ok) {
         fprintf(f, "<td class=\"why\" colspan=\"%d\">", 6 + any_held);
-        page_text(f, o->message); fputs("</td></tr>\n", f);
+        page_text(f, o->message);
+        fputs("</td></tr>\n", f);
         return;
     }
-    w = page_bytes((double)o->measured_peak); page_cell(f, o->measured_peak ? w.text : "\xe2\x80\x93");
+    w = page_bytes((double)o->measured_peak);
+    page_cell(f, o->measured_peak ? w.text : "\xe2\x80\x93");
     if (o->measured_peak && predicted > 0) snprintf(text, sizeof text, "%.3f", (double)o->measured_peak / predicted);
     page_cell(f, o->measured_peak && predicted > 0 ? text : "\xe2\x80\x93");
     w = page_times((double)p->rungs[0].predicted_peak / (predicted > 0 ? predicted : 1));
-    snprintf(text, sizeof text, "%s\xc3\x97", w.text); page_cell(f, text);
+    snprintf(text, sizeof text, "%s\xc3\x97", w.text);
+    page_cell(f, text);
     w = page_count((uint64_t)(o->tokens_per_second + 0.5));
     page_cell(f, o->tokens_per_second > 0 ? w.text : "\xe2\x80\x93");
     if (o->loss_count) snprintf(text, sizeof text, "%.5f", (double)o->losses[page_losses(o) - 1]);
@@ -267,8 +348,12 @@ static void page_table_row(FILE *f, const page *p, size_t i, int any_held) {
     fprintf(f, same == 1 ? "<td class=\"yes\">yes</td>" : "<td>%s</td>", same == 0 ? "no" : "\xe2\x80\x93");
     fputs("</tr>\n", f);
 }
+
 static void page_table(FILE *f, const page *p) {
-    size_t i; uint64_t steps = 0; int any_held = 0;
+    size_t i;
+    uint64_t steps = 0;
+    int any_held = 0;
+
     for (i = 0; i < p->count; ++i) {
         if (steps < p->rungs[i].steps) steps = p->rungs[i].steps;
         any_held |= p->rungs[i].held_count != 0;
@@ -278,13 +363,16 @@ static void page_table(FILE *f, const page *p) {
                        : "the peak resident memory of the rung's own process");
     fputs("<div class=\"wide\" tabindex=\"0\"><table><tr><th>rung</th>"
           "<th>predicted<br/>peak</th><th>measured<br/>peak</th><th>measured /<br/>predicted</th>"
-          "<th>less<br/>memory</th><th>tokens<br/>a second</th>", f);
+          "<th>less<br/>memory</th><th>tokens<br/>a second</th>",
+          f);
     fprintf(f, "<th>loss after<br/>%llu steps</th>%s<th>same bits<br/>as above</th></tr>\n", (unsigned long long)steps,
             any_held ? "<th>of what was<br/>held back</th>" : "");
     for (i = 0; i < p->count; ++i) page_table_row(f, p, i, any_held);
     fputs("</table></div></section>\n", f);
 }
+
 #include "page_charts.h" /* page_step(), page_strips(), page_curves(), page_chart_svg() */
+
 static void page_put(FILE *f, const void *what) {
     const page *const p = (const page *)what;
     page_head(f, p);
@@ -294,7 +382,9 @@ static void page_put(FILE *f, const void *what) {
     page_strips(f, p);
     page_curves(f, p);
     fputs("<footer>Made by train_gpt --ladder of memopt.h. Bytes are in powers of 1000.</footer>\n"
-          "</main></body></html>\n", f);
+          "</main></body></html>\n",
+          f);
 }
+
 static inline int page_write(const char *path, const page *p) { return !p->count || file_replace(path, page_put, p); }
 #endif

@@ -13,8 +13,9 @@ static size_t patches_tensors(const transformer *t, transformer_tensor *list) {
 }
 
 static float number_at(const void *x, memopt_type type, size_t i) {
-    return type == MEMOPT_TYPE_F32 ? ((const float *)x)[i] : type == MEMOPT_TYPE_BF16
-        ? memopt_from_bf16(((const uint16_t *)x)[i]) : memopt_from_f16(((const uint16_t *)x)[i]);
+    return type == MEMOPT_TYPE_F32  ? ((const float *)x)[i]
+         : type == MEMOPT_TYPE_BF16 ? memopt_from_bf16(((const uint16_t *)x)[i])
+                                    : memopt_from_f16(((const uint16_t *)x)[i]);
 }
 
 static void number_put(void *to, memopt_type type, size_t i, float x) {
@@ -32,6 +33,7 @@ static void *stream_at(const transformer_work *w, const void *stream, size_t ima
 
 static memopt_status patches_forward(const memopt_tape_call *call) {
     transformer_work w = transformer_begin(call, patches_tensors, 0);
+
     const transformer *t = w.shape;
     memopt_status s;
     size_t b, i;
@@ -55,6 +57,7 @@ static memopt_status patches_forward(const memopt_tape_call *call) {
 
 static memopt_status patches_backward(const memopt_tape_call *call) {
     transformer_work w = transformer_begin(call, patches_tensors, 1);
+
     const transformer *t = w.shape;
     const size_t n = t->length * t->width;
     memopt_status s = MEMOPT_OK;

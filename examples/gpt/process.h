@@ -5,7 +5,7 @@
 #ifndef GPT_PROCESS_H
 #define GPT_PROCESS_H
 #ifdef MEMOPT_PTHREADS
-#  include <pthread.h>
+#include <pthread.h>
 #endif
 
 #define PROCESS_SLACK ((size_t)512 << 10) /* which pages of code and stack come in differs a little from run to run */
@@ -16,11 +16,16 @@
 
 /* A line of a file in /proc/self, in bytes; 0 where the system has no such line. */
 static size_t process_bytes(const char *path, const char *field) {
-    char line[256]; size_t kib = 0; FILE *f = fopen(path, "r");
+    char line[256];
+    size_t kib = 0;
+    FILE *f = fopen(path, "r");
 
     if (!f) return 0;
     while (fgets(line, sizeof line, f))
-        if (!strncmp(line, field, strlen(field))) { kib = (size_t)strtoull(line + strlen(field), NULL, 10); break; }
+        if (!strncmp(line, field, strlen(field))) {
+            kib = (size_t)strtoull(line + strlen(field), NULL, 10);
+            break;
+        }
     fclose(f);
     return kib * 1024;
 }
@@ -67,7 +72,10 @@ static int pages_for(size_t bytes, memopt_source *pages, size_t *whole) { /* 0: 
 }
 
 static void *block_alloc(void *user, size_t bytes, size_t alignment) {
-    memopt_source pages; memopt_host host; size_t whole; void *block;
+    memopt_source pages;
+    memopt_host host;
+    size_t whole;
+    void *block;
 
     (void)user;
     if (!pages_for(bytes, &pages, &whole))
@@ -79,7 +87,9 @@ static void *block_alloc(void *user, size_t bytes, size_t alignment) {
 }
 
 static void block_free(void *user, void *block, size_t bytes, size_t alignment) {
-    memopt_source pages; memopt_host host; size_t whole;
+    memopt_source pages;
+    memopt_host host;
+    size_t whole;
 
     (void)user;
     if (pages_for(bytes, &pages, &whole)) pages.release_fn(&pages, block, whole);
@@ -96,18 +106,24 @@ static memopt_host process_host(void) {
 
 /* ---- stacks ---- */
 static void touch_stack(void) {
-    volatile unsigned char stack[STACK_TOUCHED]; size_t i;
+    volatile unsigned char stack[STACK_TOUCHED];
+    size_t i;
 
     for (i = 0; i < sizeof stack; i += 1024) stack[i] = 0;
 }
 
 #ifdef MEMOPT_PTHREADS
-typedef struct meeting { pthread_mutex_t lock; pthread_cond_t complete; size_t missing; } meeting;
+typedef struct meeting {
+    pthread_mutex_t lock;
+    pthread_cond_t complete;
+    size_t missing;
+} meeting;
 
 static void touch_and_meet(void *task, size_t chunk, int worker) { /* nobody leaves, and takes two, before all came */
     meeting *m = (meeting *)task;
 
-    (void)chunk; (void)worker;
+    (void)chunk;
+    (void)worker;
     touch_stack();
     pthread_mutex_lock(&m->lock);
     if (!--m->missing) pthread_cond_broadcast(&m->complete);
@@ -118,7 +134,10 @@ static void touch_and_meet(void *task, size_t chunk, int worker) { /* nobody lea
 static void touch_stacks(const memopt_threads *threads) {
     meeting m;
 
-    if (!threads || pthread_mutex_init(&m.lock, NULL)) { touch_stack(); return; }
+    if (!threads || pthread_mutex_init(&m.lock, NULL)) {
+        touch_stack();
+        return;
+    }
     if (!pthread_cond_init(&m.complete, NULL)) {
         m.missing = (size_t)threads->worker_count;
         threads->run_fn(threads->user, m.missing, touch_and_meet, &m);

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <time.h>
 #ifdef _WIN32
-#  include <fcntl.h>
-#  include <io.h>
+#include <fcntl.h>
+#include <io.h>
 #endif
 
 static FILE *file_new(const char *path) { /* NULL: also when anything is there, a link among it */
@@ -17,10 +17,16 @@ static FILE *file_new(const char *path) { /* NULL: also when anything is there, 
     return fopen(path, "wbx");
 #endif
 }
+
 /* Written by `put` to a new file beside it, then renamed. 0: done; else what was there before still is. */
 static int file_replace(const char *path, void (*put)(FILE *f, const void *what), const void *what) {
     const unsigned long seconds = (unsigned long)time(NULL);
-    char other[4096]; FILE *f = NULL; int bad; unsigned i; struct stat there;
+    char other[4096];
+    FILE *f = NULL;
+    int bad;
+
+    unsigned i;
+    struct stat there;
     if (!stat(path, &there) && !S_ISREG(there.st_mode)) { /* a pipe, a device: it stays what it is */
         f = fopen(path, "wb");
         if (!f) return 1;

@@ -9,65 +9,93 @@ static double seconds_of(clockid_t which) {
     clock_gettime(which, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
 static double now(void) { return seconds_of(CLOCK_MONOTONIC); }
+
 static double seconds_worked(void) { return seconds_of(CLOCK_PROCESS_CPUTIME_ID); } /* by all threads */
+
 static double step_flops(const engine *e, const options *o) { /* of forward and backward, without what is made again */
-    const model *m = &e->m; const transformer *t = &m->shape; double products = 0; size_t i;
+    const model *m = &e->m;
+    const transformer *t = &m->shape;
+    double products = 0;
+    size_t i;
     for (i = 0; i < m->tensor_count; ++i) /* matrices; of the embedding only its use as the head */
         if (m->tensors[i].columns && stream_of(m, i) != STREAM_POSITIONS) products += (double)m->tensors[i].count;
     products += 2 * (double)(m->layers * t->width) * (double)t->length / (m->vit ? 1 : 2); /* of attention, a token */
     return 6 * products * (double)(transformer_rows(t) * o->accumulate);
 }
+
 #define HASH_BEGIN UINT64_C(0xcbf29ce484222325)
+
 static uint64_t hash_bytes(uint64_t h, const unsigned char *bytes, size_t n) { /* FNV-1a */
     for (; n; --n) h = (h ^ *bytes++) * UINT64_C(0x100000001b3);
     return h;
 }
+
 static int in_a_table(const options *o) { return o->ladder || o->batch_table; }
+
 /* A line on the terminal that is written over; into a file, a line for every tenth part. own: steps of those done that
    this process made, in so many seconds. */
 static void progress(const engine *e, const options *o, size_t own, size_t done, double seconds) {
-    const int terminal = isatty(2), last = done == o->steps; size_t held, peak;
+    const int terminal = isatty(2), last = done == o->steps;
+    size_t held, peak;
+
     if (o->quiet || (!terminal && (in_a_table(o) || done * 10 / o->steps == (done - 1) * 10 / o->steps))) return;
     held_now(e, &held, &peak);
     fprintf(stderr, "%sstep %zu/%zu  loss %.4f  %.0f tokens/s  memory %.0f MB, peak %.0f MB  %.0f s left%s",
-        terminal ? "\r" : "",
-            done, o->steps, e->m.loss,
-                (double)own * (double)(transformer_rows(&e->m.shape) * o->accumulate) / seconds,
-            (double)held / 1e6, (double)peak / 1e6,
-            seconds / (double)own * (double)(o->steps - done),
-                !terminal ? "\n" : !last ? "   " : in_a_table(o) ? "\r\033[K" : "\n");
+            terminal ? "\r" : "", done, o->steps, e->m.loss,
+            (double)own * (double)(transformer_rows(&e->m.shape) * o->accumulate) / seconds, (double)held / 1e6,
+            (double)peak / 1e6, seconds / (double)own * (double)(o->steps - done),
+            !terminal       ? "\n"
+            : !last         ? "   "
+            : in_a_table(o) ? "\r\033[K"
+                            : "\n");
 }
+
 static void tell_plan(const outcome *out) {
     int t;
+
     printf("%s\n%-18s %14s\n", out->switches[0] ? out->switches : "(no switch)", "peak by tag", "MB");
     for (t = 0; t < TAGS; ++t) printf("%-18s %14.3f\n", tag_names[t], (double)out->at_peak[t] / 1e6);
     printf("%-18s %14.3f   of %llu parameters, %llu tokens a step, batch %llu\n", "sum: predicted",
-        (double)out->predicted_peak / 1e6,
-           (unsigned long long)out->parameters, (unsigned long long)out->tokens, (unsigned long long)out->batch);
+           (double)out->predicted_peak / 1e6, (unsigned long long)out->parameters, (unsigned long long)out->tokens,
+           (unsigned long long)out->batch);
 }
+
 static void tell_feed(const outcome *out) {
     printf("data: %llu batches read ahead, %llu of them waited for, %.3f s\n", (unsigned long long)out->batches,
            (unsigned long long)out->batches_late, out->seconds_late);
 }
+
 static void tell_switches(const options *o, outcome *out) {
     options_describe(o, out->switches, sizeof out->switches);
     options_list(o, "\n", out->command, sizeof out->command);
 }
+
 static void describe_outcome(const engine *e, const options *o, outcome *out) {
-    out->parameters = e->m.elements; out->tokens = transformer_rows(&e->m.shape) * o->accumulate; out->batch = o->batch;
+    out->parameters = e->m.elements;
+    out->tokens = transformer_rows(&e->m.shape) * o->accumulate;
+    out->batch = o->batch;
     tell_memory(e, out);
 }
+
 static inline char *strip_of(const engine *e) { /* the schedule as SVG; NULL when there is none, or no memory for it */
-    memopt_chain chain; size_t count, length = 0; const memopt_action *actions; char *text = NULL;
+    memopt_chain chain;
+    size_t count, length = 0;
+    const memopt_action *actions;
+    char *text = NULL;
     if (!e->tape) return NULL;
     memset(&chain, 0, sizeof chain);
     actions = memopt_tape_actions(e->tape, &count);
-    chain.segments = e->segments; chain.count = e->segment_count; chain.input_bytes = 64;
+    chain.segments = e->segments;
+    chain.count = e->segment_count;
+    chain.input_bytes = 64;
     (void)memopt_schedule_plot(&chain, actions, count, MEMOPT_PLOT_SVG, NULL, NULL, 0, &length);
     if (length) text = (char *)malloc(length + 1);
     if (text && memopt_schedule_plot(&chain, actions, count, MEMOPT_PLOT_SVG, NULL, text, length + 1, &length)) {
-        free(text); text = NULL; }
+        free(text);
+        text = NULL;
+    }
     return text;
 }
 #endif

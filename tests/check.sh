@@ -884,10 +884,10 @@ parts() { # with MEMOPT_STATIC one part costs one part: bytes of its user's obje
         [ "$bytes" -ge $((limit / 4)) ] || fail "the check itself sees no code"
         tried=yes
     done <<'END'
-gcc ARENA 28000
-gcc ADAM8 135000
-clang ARENA 35000
-clang ADAM8 180000
+gcc ARENA 20000
+gcc ADAM8 110000
+clang ARENA 28000
+clang ADAM8 160000
 END
     [ "$tried" ] || skip "neither gcc nor clang here: make deps"
 }

@@ -106,9 +106,15 @@ memopt_status use_tape(const memopt_tape_desc *desc, const void *input, const vo
 #elif defined(PART_LINEAR)
 memopt_status use_linear(memopt_ops *ops, const memopt_linear *linear, unsigned char *scratch, size_t capacity);
 memopt_status use_linear(memopt_ops *ops, const memopt_linear *linear, unsigned char *scratch, size_t capacity) {
-    memopt_status status = memopt_linear_scratch(ops, linear, &ops->scratch_bytes);
+    memopt_status status;
+    size_t bytes = 0;
 
-    if (status || ops->scratch_bytes > capacity) return status;
+    ops->count_scratch = &bytes;
+    status = memopt_linear_forward(ops, linear);
+    if (!status) status = memopt_linear_backward(ops, linear);
+    ops->count_scratch = NULL;
+    if (status || bytes > capacity) return status;
+    ops->scratch_bytes = bytes;
     ops->scratch = scratch;
     status = memopt_linear_forward(ops, linear);
     return status ? status : memopt_linear_backward(ops, linear);

@@ -6,7 +6,8 @@
                give the same bits on every processor and for any number of workers, in a fraction of the bytes.
                Activations are kept or made again so that a step fits a budget of bytes: the peak is known before
                anything runs, and no bit of the result changes. Operators do without logits, attention matrices, masks
-               and copies. Each can be used alone; examples/train_gpt.c uses all.
+               and copies. Each can be used alone: a group by an option, or in a header cut to measure, as
+               `make header PARTS="optim tape"` writes it. examples/train_gpt.c uses all.
 
    DO THIS     in exactly one .c or .cpp file:      #define MEMOPT_IMPLEMENTATION
                                                     #include "memopt.h"
@@ -163,63 +164,63 @@
      api_ advise_machine    a machine's rates, measured, and as text
 
    INDEX       Headings of the sections that have them: search for "---- NAME".
-     host           the clock; opening and reading a file of the system, for host_files and pages; is a host whole?
-     host_queue     by the kernel; by threads; either; whole hosts
-     plan           items and sections; boxes; greedy: first fit; as the heap would; the orders; the search; the call
-     heap           bins; nodes and blocks; growth and trimming; the plan's region; allocating and freeing;
-                    create and destroy; questions; record, plan, replay
-     scale          types and policies; the loops; lists, cut into pieces; scale and measure; clipping;
-                    dynamic loss scaling; accumulation
-     simulation     chains and their checks; buffers and actions; lists of actions
-     solver         a chain in units; layout; solving; reading the table
-     schedule       transfers beside the computing; for a budget, for an overhead
-     plot           going through the schedule; as text; as SVG
-     compile        from actions to items and instructions; shapes; a budget and a table;
-                    lossy copies for the textbook's schedules
-     tape           instructions; passes; what may not overlap; passes that stand alone, and evaluations; describing;
-                    shapes; creation; statistics
-     gemm           bf16 times bf16: two chains for each block of depth
-     tiles          packing; the walk; where sums begin and end; triangles; chunks
-     row_kernels    curves and rows; steps: an operation on elements, for operators and for passes from a text;
-                    one number; other types; rows, by level; steps, by level
-     operator       checks of operators; numbers from outside; passes over elements; scratch and products
-     head           a row; what cross-entropy and head have in common; cross-entropy; the head; its operands
-     attention      what is asked for, and whether it can be done; what a worker works on;
-                    products: rows of one head; sums in scratch are of floats, everything else of the operands' type;
-                    whole rows; online; chunks of rows, and the calls
-     norm           forward; backward
-     activation     activations; SwiGLU
-     linear         the end of a product: activation and residual, or an activation's gradient; forward
-     embedding      the calls
-     batchnorm      scratch: linear's own, then ours; columns of a row; forward; backward; inference
-     fused          the text; the pass; the checks
-     store          sizes; the file's tables; opening the file; transfers; steps;
-                    for a tape: its value v is the output of segment v - 1; rates
-     comm           ranks as threads
-     shard_plan     the desc, checked; where tensors and groups lie; tiles; bytes and traffic;
-                    the object with its tables
-     shard_memory   arenas and malloc; where a tensor lies; opening; what can be asked
-     shard_tier     weights of a group, to compute with; tiles that are stepped; slices, for the caller and for saves
-     shard_gradients adding up; the optimizer, group by group; buckets on their way
-     shard_rounds   weights that arrive; uses; rounds
-     shard          kinds that measure; a step of what lies on the slow tier or a device;
-                    weights that all ranks have written; ranks with different descs; the step
-     pieces         the store
-     onebit         what is saved; the object; blocks of elements, on a worker's stack; calls; the exact gradient;
-                    LAMB; the step; saved states
-     feed           which window; a desc; reading ahead; opening; handing out
-     tensors        order; JSON; reading; files
-     save_run       names; directories; ranks; the run's directory; the lock
-     save_layout    a save; checks; names of items; tables, and who writes what; files
-     save_files     buffers; open, header, close
-     save_manifest  the manifest; the index of a model in several files, as Python's json writes it, indented, sorted
-     saved          a manifest; its files; the newest that holds; items
-     save           begin; commit; retire; write and wait; how much it takes; resume
-     advise_model   tensors of a model; its segments; what is refused; defaults, and the object
+     host             the clock; opening and reading a file of the system, for host_files and pages; is a host whole?
+     host_queue       by the kernel; by threads; either; whole hosts
+     plan             items and sections; boxes; greedy: first fit; as the heap would; the orders; the search; the call
+     heap             bins; nodes and blocks; growth and trimming; the plan's region; allocating and freeing;
+                      create and destroy; questions; record, plan, replay
+     scale            types and policies; the loops; lists, cut into pieces; scale and measure; clipping;
+                      dynamic loss scaling; accumulation
+     simulation       chains and their checks; buffers and actions; lists of actions
+     solver           a chain in units; layout; solving; reading the table
+     schedule         transfers beside the computing; for a budget, for an overhead
+     plot             going through the schedule; as text; as SVG
+     compile          from actions to items and instructions; shapes; a budget and a table;
+                      lossy copies for the textbook's schedules
+     tape             instructions; passes; what may not overlap; passes that stand alone, and evaluations; describing;
+                      shapes; creation; statistics
+     gemm             bf16 times bf16: two chains for each block of depth
+     tiles            packing; the walk; where sums begin and end; triangles; chunks
+     row_kernels      curves and rows; steps: an operation on elements, for operators and for passes from a text;
+                      one number; other types; rows, by level; steps, by level
+     operator         checks of operators; numbers from outside; passes over elements; scratch and products
+     head             a row; what cross-entropy and head have in common; cross-entropy; the head; its operands
+     attention        what is asked for, and whether it can be done; what a worker works on;
+                      products: rows of one head; sums in scratch are of floats, everything else of the operands' type;
+                      whole rows; online; chunks of rows, and the calls
+     norm             forward; backward
+     activation       activations; SwiGLU
+     linear           the end of a product: activation and residual, or an activation's gradient; forward
+     embedding        the calls
+     batchnorm        scratch: linear's own, then ours; columns of a row; forward; backward; inference
+     fused            the text; the pass; the checks
+     store            sizes; the file's tables; opening the file; transfers; steps;
+                      for a tape: its value v is the output of segment v - 1; rates
+     comm             ranks as threads
+     shard_plan       the desc, checked; where tensors and groups lie; tiles; bytes and traffic;
+                      the object with its tables
+     shard_memory     arenas and malloc; where a tensor lies; opening; what can be asked
+     shard_tier       weights of a group, to compute with; tiles that are stepped; slices, for the caller and for saves
+     shard_gradients  adding up; the optimizer, group by group; buckets on their way
+     shard_rounds     weights that arrive; uses; rounds
+     shard            kinds that measure; a step of what lies on the slow tier or a device;
+                      weights that all ranks have written; ranks with different descs; the step
+     pieces           the store
+     onebit           what is saved; the object; blocks of elements, on a worker's stack; calls; the exact gradient;
+                      LAMB; the step; saved states
+     feed             which window; a desc; reading ahead; opening; handing out
+     tensors          order; JSON; reading; files
+     save_run         names; directories; ranks; the run's directory; the lock
+     save_layout      a save; checks; names of items; tables, and who writes what; files
+     save_files       buffers; open, header, close
+     save_manifest    the manifest; the index of a model in several files, as Python's json writes it, indented, sorted
+     saved            a manifest; its files; the newest that holds; items
+     save             begin; commit; retire; write and wait; how much it takes; resume
+     advise_model     tensors of a model; its segments; what is refused; defaults, and the object
      advise_schedules the solver's; frontiers; simulated
-     advise_price   what lasts over a step; seconds and bytes; a single choice; as a line
-     advise         which is better; the list; what was found
-     advise_machine measured; as text
+     advise_price     what lasts over a step; seconds and bytes; a single choice; as a line
+     advise           which is better; the list; what was found
+     advise_machine   measured; as text
 
    CONVENTIONS
      Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back.

@@ -891,6 +891,10 @@ clang ADAM8 160000
 END
     [ "$tried" ] || skip "neither gcc nor clang here: make deps"
 }
+include() { # seconds and bytes of an include, the whole, by groups and by parts
+    need gcc; need size
+    sh tests/bench/bench_include.sh --check
+}
 cplusplus() { # the implementation in C++
     can "$CXX" "-std=$1 -x c++"
     # shellcheck disable=SC2046

@@ -133,7 +133,7 @@ class Header:
             headings = [re.sub(r'\s+', ' ', m.group(1)).strip().rstrip(':') for m in HEADING.finditer(self.text[name])]
             if not headings:
                 continue
-            line = f'     {name:<14} '
+            line = f'     {name:<16} '
             start = len(line)
             for i, heading in enumerate(headings):
                 heading += ';' if i + 1 < len(headings) else ''
@@ -389,7 +389,7 @@ def selftest():
     assert Header(whole).whole() == whole                  # stable
     assert without_group_lines(whole).count('#endif') == PLANTED.count('#endif')
     assert '#if MEMOPT_I_GROUPS & 0x02 /* for numbers */\n#ifndef MEMOPT_I_WIDTH /* of a group */\n/* @section vec' in whole, whole
-    assert 'b              one heading' in whole, whole
+    assert 'b                one heading' in whole, whole
     assert header.way('NUMBERS', 'a') == ['vec', 'a']
     for old, new, what in (('0x02', '0x03', 'a wrong #if'), (END + '\n', '', 'no #endif'), ('     api_ c ', '          c ', 'a wrong row'),
                            ('one heading\n\n', 'another\n\n', 'a wrong index')):

@@ -116,6 +116,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     fi
     row "example cuda, simulated" "$check simulated plain example_cuda"
     row "example train_gpt.cu, simulated, beside train_gpt.c" "$check train_gpt_cuda plain"
+    row "an include: seconds and bytes within limits" "$check include"
     row "groups alone: every compiler, C99 to C++20" "$check groups all"
     row "make header: every section alone, tests on their parts" "$check cut_everywhere"
     row "three copies in one program" "$check two_copies"

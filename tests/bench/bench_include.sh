@@ -1,7 +1,7 @@
 #!/bin/sh
 # bench_include.sh [--json | --check] - what an include of memopt.h costs its user at -O2: seconds of CPU to compile, and in
 # the column n bytes of object code. Rows: the whole, without AVX-512, each group alone (MEMOPT_ONLY_...), and single parts with
-# MEMOPT_STATIC (tests/parts.c). Medians of 3, in turn.
+# MEMOPT_STATIC (tests/parts.c). ROUNDS=3: medians of 3, in turn.
 #
 # Seconds are compared by shares: the header of 48,277 lines, before it had groups, takes $whole times as long as a file of
 # always the same 300 functions, which is compiled beside the rows. limit: the seconds that this allows for a row's share.
@@ -65,8 +65,8 @@ once() { # once COMPILER NAME SOURCE FLAGS...: a line of seconds
 median() { sort -n "$1" | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 bytes_of() { size "$1" | awk 'NR == 2 { print $1 + $2 + $3 }'; }
 
-mode=${1:-} broken=0 rounds="1 2 3" compilers="gcc clang"
-[ "$mode" != --check ] || rounds=1 compilers=gcc
+mode=${1:-} broken=0 rounds=$(seq "${ROUNDS:-1}") compilers="gcc clang"
+[ "$mode" != --check ] || compilers=gcc
 command -v size >/dev/null 2>&1 || { echo "no size here: make deps"; exit 77; }
 [ "$mode" ] || printf 'include, CPU seconds of compiling at -O2, n: bytes of object code; limit: the seconds of its share\n%-28s %8s %10s %12s %-8s %12s %9s\n' \
     name threads n value unit limit "of limit"

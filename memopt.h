@@ -717,8 +717,8 @@ typedef enum memopt_export_format {
     MEMOPT_EXPORT_TRACE_JSON       /* Chrome and Perfetto: a counter for each tag over time */
 } memopt_export_format;
 
-/** Write what the ledger knows. Buffer, length and statuses as memopt_error_text() has them, and ERR_ARGUMENT for no such
-    format; a pickle has no 0 at its end. */
+/** Write what the ledger knows. Buffer, length and statuses as memopt_error_text() has them, ERR_ARGUMENT also for no
+    such format; a pickle has no 0 at its end. */
 MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format, char *buffer,
                                               size_t capacity, size_t *length);
 
@@ -5428,7 +5428,7 @@ static void memopt_i_sort(uint32_t *order, size_t count, memopt_i_key_fn *key, c
 
 #if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section rounding : base
-   Floats by their bits, and arithmetic that is rounded once, whatever the processor and the compiler would make of it. */
+   Floats by their bits, and arithmetic that is rounded once, whatever the processor and the compiler make of it. */
 
 MEMOPT_I_HOST_DEVICE static uint32_t memopt_i_float_bits(float x) {
     uint32_t u;
@@ -5819,7 +5819,7 @@ MEMOPT_I_SMALL_END
 
 
 /* @section host : carve base api_host
-   The doors outside: allocator, workers, clock, and what a host must be like. Files are a door of their own: host_files.
+   The doors outside: allocator, workers, clock, and what a host must be like. Files have their own: host_files.
    A zero table stands for the C library, so that a caller who does not care writes nothing; whoever keeps a host
    resolves it once, and from then on calls through the table without asking what is set.
    Invariant  After memopt_i_host_resolve() the functions of allocator, threads and clock are there; those of the files
@@ -5863,7 +5863,7 @@ static void memopt_i_free(const memopt_host *host, void *block, size_t bytes, si
 
 #define MEMOPT_I_HOST_ALIGN 64 /* what our own structures are aligned to: a cache line */
 
-/* A block for what `room` has counted, all zero; the carver begins anew in it. argument, reason: of what does not fit. */
+/* A block for what `room` has counted, all zero; the carver begins anew in it. argument, reason: for what is too large */
 static MEMOPT_I_NOINLINE memopt_status memopt_i_carver_take(memopt_i_checks *c, const memopt_host *host,
                                                             memopt_carver *room, const char *argument,
                                                             const char *reason) {
@@ -6890,8 +6890,8 @@ MEMOPT_I_SMALL_END
 
 
 /* @section host_queue : host_files host_threads api_host_queue
-   Transfers beside the caller. A slot holds a transfer from its begin to its wait; who moves it is either the kernel, told
-   and asked through a ring that both see (io_uring), or a few threads that call pread and pwrite.
+   Transfers beside the caller. A slot holds a transfer from its begin to its wait; who moves it is either the kernel,
+   told and asked through a ring that both see (io_uring), or a few threads that call pread and pwrite.
    Invariant  A slot is not ended exactly while the kernel or a thread may touch its bytes. At most one request a slot,
               and rings have room for all slots: they never overflow.
    Rule       Every completion is looked at: what was not moved is asked for again, until all is moved, a read meets
@@ -8325,8 +8325,8 @@ static void memopt_i_trace(memopt_i_document *d, const memopt_ledger *l) {
     memopt_i_document_end(d, 1);
 }
 
-MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format,
-                                                                char *buffer, size_t capacity, size_t *length) {
+MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format, char *buffer,
+                                              size_t capacity, size_t *length) {
     memopt_i_document d;
 
     if (!ledger || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
@@ -19742,8 +19742,8 @@ static void memopt_i_optim_place_states(memopt_optim *o, memopt_carver *c) {
     }
 }
 
-MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes,
-                                                               memopt_optim **out) {
+MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory,
+                                                               size_t bytes, memopt_optim **out) {
     memopt_optim *const o = (memopt_optim *)memory;
     memopt_optim_desc d;
     memopt_optim plan;

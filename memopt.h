@@ -18215,8 +18215,9 @@ MEMOPT_I_SMALL_END
               are looked at as well where they enter the moments (decay that is added to the gradient).
    Rounding   Weights of 16 bits are rounded in memopt_i_optim_store(), states in memopt_i_optim_encode(); in a step
               with 8-bit states on AVX2 and AVX-512, in V(pipeline_store) and V(pipeline_encode).
-   Pipeline   With 8-bit states on AVX2 and AVX-512, one function for each kind takes a tile of a block at once. Four
-              vectors stay in registers from their codes to their weights; of Adam and LAMB with AVX2 only in three
+   Pipeline   With 8-bit states on AVX2 and AVX-512, one function takes a tile of a block at once: of kinds with one
+              moment, or with two, which it asks once for each group of four vectors. These stay in registers from their
+              codes to their weights; of Adam and LAMB with AVX2 only in three
               loops: Zen 3 looks 128 vector operations ahead, which is less than one group, and met nothing but the
               root that it waited for. A group that holds what the wide code cannot do is left to the definition, out
               of the loop: a call inside costs the loop its registers. AdamW with bf16 weights and gradients has loops
@@ -18921,10 +18922,18 @@ V_FN MEMOPT_I_FLATTEN size_t V(pipeline_adam_bf16)(memopt_i_optim_pass *k, size_
     return V(pipeline_as)(k, MEMOPT_OPTIM_ADAMW, 0, 1, at, j, n);
 }
 
-V_FN MEMOPT_I_FLATTEN size_t V(pipeline_two_moments)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    const memopt_optim_kind of = k->desc->kind;
-    const memopt_optim_kind kind = of == MEMOPT_OPTIM_LAMB || of == MEMOPT_OPTIM_RMSPROP ? of : MEMOPT_OPTIM_ADAMW;
+#  if MEMOPT_I_WIDTH == 16 /* Adam's loop would be a tenth slower with it */
+V_FN MEMOPT_I_FLATTEN size_t V(pipeline_rmsprop)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    return V(pipeline_of)(k, MEMOPT_OPTIM_RMSPROP, 1, 0, at, j, n);
+}
+#  endif
 
+V_FN MEMOPT_I_FLATTEN size_t V(pipeline_two_moments)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    memopt_optim_kind kind = k->desc->kind == MEMOPT_OPTIM_LAMB ? MEMOPT_OPTIM_LAMB : MEMOPT_OPTIM_ADAMW;
+
+#  if MEMOPT_I_WIDTH == 8
+    if (k->desc->kind == MEMOPT_OPTIM_RMSPROP) kind = MEMOPT_OPTIM_RMSPROP;
+#  endif
     return V(pipeline_as)(k, kind, k->part->rule.coupled, 0, at, j, n);
 }
 
@@ -18938,6 +18947,9 @@ V_FN size_t V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
     const int bf16 = k->weights == MEMOPT_I_WEIGHTS_BF16 && k->desc->gradients == MEMOPT_TYPE_BF16;
 
     if (k->desc->kind == MEMOPT_OPTIM_ADAMW && bf16) return V(pipeline_adam_bf16)(k, at, j, n);
+#  if MEMOPT_I_WIDTH == 16
+    if (k->desc->kind == MEMOPT_OPTIM_RMSPROP) return V(pipeline_rmsprop)(k, at, j, n);
+#  endif
     return memopt_i_kind_keeps(k->desc, 1) ? V(pipeline_two_moments)(k, at, j, n) : V(pipeline_one_moment)(k, at, j, n);
 }
 #endif

@@ -5863,7 +5863,7 @@ static void memopt_i_free(const memopt_host *host, void *block, size_t bytes, si
 
 #define MEMOPT_I_HOST_ALIGN 64 /* what our own structures are aligned to: a cache line */
 
-/* A block for what `room` has counted, all zero; the carver begins anew in it. argument, reason: for what is too large */
+/* A block for what `room` has counted, all zero; the carver begins anew in it. argument, reason: if too large */
 static MEMOPT_I_NOINLINE memopt_status memopt_i_carver_take(memopt_i_checks *c, const memopt_host *host,
                                                             memopt_carver *room, const char *argument,
                                                             const char *reason) {

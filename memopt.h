@@ -42769,7 +42769,6 @@ static memopt_status memopt_i_tensors_put(memopt_i_checks *c, const memopt_tenso
                                           size_t *bytes) {
     memopt_i_writer o = memopt_i_writer_begin(NULL, 0);
     size_t needed = 0;
-    size_t i;
 
     memopt_i_checks_at(c, NULL, SIZE_MAX);
     memopt_i_put_header(&o, d, order);
@@ -42780,11 +42779,7 @@ static memopt_status memopt_i_tensors_put(memopt_i_checks *c, const memopt_tenso
     if (bytes) *bytes = needed;
     if (memopt_i_must_have_room(c, "capacity", capacity, needed)) return c->status;
     o = memopt_i_writer_begin((char *)buffer, needed);
-    for (i = 0; i < 8; ++i) {
-        const unsigned char byte = (unsigned char)((uint64_t)(needed - 8) >> 8 * i);
-
-        memopt_i_put(&o, &byte, 1);
-    }
+    memopt_i_little_endian(&o, needed - 8, 8);
     memopt_i_put_header(&o, d, order);
     memopt_i_put_left(&o, 0, needed);
     return MEMOPT_OK;
@@ -43523,7 +43518,9 @@ typedef struct memopt_i_save_file { /* one that this rank writes, or of the mode
     size_t         first, count; /* its tensors */
 } memopt_i_save_file;
 
-typedef struct memopt_i_save {
+typedef struct memopt_saving memopt_i_save; /* also while memopt_save_write() runs */
+
+struct memopt_saving {
     memopt_save_desc desc; /* with the defaults filled in */
     memopt_host      host;
     memopt_i_checks  checks;
@@ -43564,10 +43561,6 @@ typedef struct memopt_i_save {
     void            *list;        /* in a fourth: the items, where an optimizer's are among them; NULL: as the desc */
     size_t           list_bytes;
     uint32_t         header_crc, file_crc;
-} memopt_i_save;
-
-struct memopt_saving {
-    memopt_i_save save;
 };
 
 /* Item i; the model's follow the desc's own. */
@@ -45502,16 +45495,15 @@ MEMOPT_API memopt_status memopt_save_begin(const memopt_save_desc *desc, memopt_
     (void)memopt_i_must(&s.checks, out != NULL, "out", "is NULL");
     if (memopt_i_save_start(&s)) return memopt_i_save_stop(&s);
     *out = (memopt_saving *)s.block;
-    (*out)->save = s;
+    **out = s;
     return MEMOPT_OK;
 }
 
 MEMOPT_API int memopt_save_ready(const memopt_saving *saving) {
-    const memopt_i_save *s = saving ? &saving->save : NULL;
     size_t i;
 
-    for (i = 0; s && i < s->slot_count; ++i)
-        if (s->is_moving[i] && !memopt_i_queue_ready(&s->queue, i)) return 0;
+    for (i = 0; saving && i < saving->slot_count; ++i)
+        if (saving->is_moving[i] && !memopt_i_queue_ready(&saving->queue, i)) return 0;
     return 1;
 }
 
@@ -45519,7 +45511,7 @@ MEMOPT_API memopt_status memopt_save_wait(memopt_saving *saving) {
     memopt_i_save s;
 
     if (!saving) return MEMOPT_OK;
-    s = saving->save; /* its room goes with the tables */
+    s = *saving; /* its room goes with the tables */
     return memopt_i_save_finish(&s);
 }
 
@@ -45892,12 +45884,12 @@ static void memopt_i_advise_uses(memopt_i_advise *x) {
 
 /* ---- its segments ---- */
 /* Used share of tiles of rows x columns: the last wave leaves processors idle. */
-static double memopt_i_advise_waves(double rows, double columns, double tile_rows, double tile_columns,
-                                    double processors) {
-    const double tiles = floor(-rows / tile_rows) * floor(-columns / tile_columns); /* both rounded up, and negative */
+static double memopt_i_advise_waves(double rows, double columns, double processors) {
+    const double side = (double)MEMOPT_I_ADVISE_TILE;
+    const double tiles = floor(-rows / side) * floor(-columns / side); /* both rounded up, and negative */
 
     if (!(processors > 0)) return 1;
-    return rows * columns / (tile_rows * tile_columns) / (-floor(-tiles / processors) * processors);
+    return rows * columns / (side * side) / (-floor(-tiles / processors) * processors);
 }
 
 static double memopt_i_advise_rate(const memopt_i_advise *x, const memopt_advise_choice *o) {
@@ -45920,8 +45912,7 @@ static double memopt_i_advise_operations(const memopt_i_advise *x, const memopt_
 /* At least the time to read its weights, which dominates for few rows. */
 static double memopt_i_advise_product(const memopt_i_advise *x, const memopt_advise_choice *o, double rows,
                                       double columns, double depth) {
-    const double tile = (double)MEMOPT_I_ADVISE_TILE;
-    const double used = memopt_i_advise_waves(rows, columns, tile, tile, (double)x->desc.machine.multiprocessors);
+    const double used = memopt_i_advise_waves(rows, columns, (double)x->desc.machine.multiprocessors);
     const double computes = memopt_i_advise_operations(x, o, 2 * rows * columns * depth, used);
     const double reads = columns * depth * memopt_i_advise_element(o) / x->desc.machine.bandwidth;
 

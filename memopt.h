@@ -27914,6 +27914,7 @@ static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(w->level);
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* How the result is cut: large chunks pack least; where several workers share it, there are four for each, unless that
    leaves little work in one. That the number of workers has a say is an exception: here no bit depends on it. */
 static void memopt_i_gemm_cut(memopt_i_gemm_work *w, size_t workers) {
@@ -27968,6 +27969,7 @@ static void memopt_i_gemm_wide(memopt_i_gemm_work *w, const memopt_threads *thre
     memopt_i_parallel_for(threads, w->down * memopt_i_ceil_div(w->product->columns, w->wide), memopt_i_gemm_chunk_run,
                           w);
 }
+MEMOPT_I_SMALL_END
 
 /* @section tiles : gemm api_gemm
    Products of bf16 by matrix units (AMX).
@@ -28489,6 +28491,7 @@ static int memopt_i_tiles_run(const memopt_i_gemm_work *work, const memopt_threa
 /* @section product : tiles gemm api_gemm
    A product checked, and done by the unit that is the fastest for it. */
 
+MEMOPT_I_SMALL_BEGIN
 /* The product of a triangle: of row r of the left operand, as it lies, columns up to r + diagonal take part.
    PTRDIFF_MAX: all of them. end: NULL, or what is done with sums before they are stored. */
 static void memopt_i_gemm_run(const memopt_product *p, ptrdiff_t diagonal, const memopt_i_gemm_end *end,
@@ -28629,6 +28632,8 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x08 /* for operators */
 #ifndef MEMOPT_I_WIDTH /* of a group */
+MEMOPT_I_SMALL_END
+
 /* @section row_kernels : rows optim_kernels number noise api_ops
    What operators do to a row of floats: sums, the largest, exp, log, and the activations; and how a row of another type
    becomes floats.
@@ -31862,8 +31867,7 @@ MEMOPT_I_ROW_FN void V(norm_backward)(const memopt_norm *s, float *sums, size_t 
     else if (s->type == MEMOPT_TYPE_F32 && weights == MEMOPT_TYPE_F32 && !sums)
         R(norm_backward_of)(s, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, NULL, row, end);
     else if (s->type == MEMOPT_TYPE_F32) R(norm_backward_of)(s, MEMOPT_TYPE_F32, weights, sums, row, end);
-    else if (s->type == MEMOPT_TYPE_BF16) R(norm_backward_of)(s, MEMOPT_TYPE_BF16, weights, sums, row, end);
-    else R(norm_backward_of)(s, MEMOPT_TYPE_F16, weights, sums, row, end);
+    else R(norm_backward_of)(s, s->type, weights, sums, row, end);
     V(end)();
 }
 
@@ -31926,6 +31930,7 @@ static void memopt_i_norm_join(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(t->level);
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* The pointers. Without rows only the gradients of parameters are looked at. */
 static memopt_status memopt_i_norm_arrays(memopt_i_ops *o, const memopt_norm *s, int backward) {
     const size_t all = s->rows * s->width;
@@ -32074,6 +32079,7 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
     } while (t.first < t.n.rows);
     return MEMOPT_OK;
 }
+MEMOPT_I_SMALL_END
 
 /* @section activation : row_kernels operator api_activation
    Activations, and SwiGLU, by themselves.

@@ -16364,8 +16364,9 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(level64)(memopt_quant_map map, const V(planes
     for (i = 0; i < 4; ++i) v[i] = _mm512_mul_ps(_mm512_castsi512_ps(p[i]), scale);
 }
 
-/* The same of fewer than 64, by a gather. */
-V_APART_FN void V(decode_some)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax) {
+/* The same of fewer than 64, by a gather. What is whole may be streamed. */
+V_APART_FN void V(decode_some)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
+                               int stream) {
     const int is_signed = map == MEMOPT_QUANT_SIGNED;
     const void *levels = is_signed ? memopt_i_signed_levels : memopt_i_unsigned_levels;
     size_t i;
@@ -16379,7 +16380,10 @@ V_APART_FN void V(decode_some)(memopt_quant_map map, float *x, const uint8_t *co
         const __m512i index = V(i_max_signed)(code, V(i_sub)(V(i_set)(0), code));
         const __m512i level = _mm512_i32gather_epi32(index, levels, 4);
 
-        _mm512_mask_storeu_ps(x + i, lanes, V(mul)(V(floats_of)(V(i_or)(level, sign)), V(set)(absmax)));
+        const __m512 v = V(mul)(V(floats_of)(V(i_or)(level, sign)), V(set)(absmax));
+
+        if (stream && n - i >= 16) V(put)(x + i, v, 1);
+        else _mm512_mask_storeu_ps(x + i, lanes, v);
     }
 }
 
@@ -16389,15 +16393,20 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_quant_map map, float *x, c
     const __m512 scale = _mm512_set1_ps(absmax);
     size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & 15), n) : 0, k; /* up to a cache line */
 
-    if (i) V(decode_some)(map, x, codes, i, absmax);
+    if (i) V(decode_some)(map, x, codes, i, absmax, 0);
     for (; n - i >= 64; i += 64) {
         __m512 v[4];
 
         V(level64)(map, &t, _mm512_loadu_si512(codes + i), scale, v);
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < 4; ++k) V(put)(x + i + 16 * k, v[k], stream);
+        if (stream) {
+            MEMOPT_I_UNROLL_ALL
+            for (k = 0; k < 4; ++k) V(put)(x + i + 16 * k, v[k], 1);
+        } else {
+            MEMOPT_I_UNROLL_ALL
+            for (k = 0; k < 4; ++k) V(put)(x + i + 16 * k, v[k], 0);
+        }
     }
-    if (i < n) V(decode_some)(map, x + i, codes + i, n - i, absmax);
+    if (i < n) V(decode_some)(map, x + i, codes + i, n - i, absmax, stream);
 }
 
 V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n,
@@ -20596,8 +20605,8 @@ MEMOPT_I_SMALL_END
 #if MEMOPT_I_GROUPS & 0x12 /* for numbers, ranks */
 /* @section optim_ranks : optim
    Kinds that measure, where ranks share a tensor and a part begins and ends at any multiple of the block.
-   Order      For each pass all ranks measure with no carry, at the same time. Then rank 0 measures with a carry, then rank
-              1 with what rank 0 left there, and so on: only what the begin of a part cuts. Then all add up the sums, of
+   Order      For each pass all ranks measure with no carry, at the same time. Then rank 0 measures with a carry, then
+              rank 1 with what rank 0 left there, and so on: only what the begin of a part cuts. Then all add up the sums, of
               which one rank has each and the others have 0, so in any order, and join.
    Border     A rank waits for the one before only with the chunk that its begin cuts. All others it measures first,
               at the same time as all ranks do; what is under way at its end waits behind the sums: 35 doubles.

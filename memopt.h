@@ -20606,8 +20606,8 @@ MEMOPT_I_SMALL_END
 /* @section optim_ranks : optim
    Kinds that measure, where ranks share a tensor and a part begins and ends at any multiple of the block.
    Order      For each pass all ranks measure with no carry, at the same time. Then rank 0 measures with a carry, then
-              rank 1 with what rank 0 left there, and so on: only what the begin of a part cuts. Then all add up the sums, of
-              which one rank has each and the others have 0, so in any order, and join.
+              rank 1 with what rank 0 left there, and so on: only what the begin of a part cuts. Then all add up the sums,
+              of which one rank has each and the others have 0, so in any order, and join.
    Border     A rank waits for the one before only with the chunk that its begin cuts. All others it measures first,
               at the same time as all ranks do; what is under way at its end waits behind the sums: 35 doubles.
    Adafactor  Where a part ends inside a panel the next rank goes on with what is under way there: in the first pass
@@ -28637,12 +28637,12 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
     return MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_END
+
 #endif /* groups */
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x08 /* for operators */
 #ifndef MEMOPT_I_WIDTH /* of a group */
-MEMOPT_I_SMALL_END
-
 /* @section row_kernels : rows optim_kernels number noise api_ops
    What operators do to a row of floats: sums, the largest, exp, log, and the activations; and how a row of another type
    becomes floats.

@@ -35487,7 +35487,7 @@ static memopt_status memopt_i_store_fail(memopt_store *x, memopt_status status, 
     return status;
 }
 
-static memopt_status memopt_i_store_failed(memopt_store *x) { /* the failure that sticks */
+static memopt_status memopt_i_store_status(memopt_store *x) { /* the failure that sticks */
     if (x->failure.status) x->error = x->failure;
     return x->failure.status;
 }
@@ -35601,7 +35601,7 @@ static memopt_status memopt_i_store_copy(memopt_store *x, memopt_transfer kind, 
     }
     memopt_i_copy(bytes, kept, (size_t)e->count);
     memopt_i_store_check_read(x, tile, bytes, e);
-    return memopt_i_store_failed(x);
+    return memopt_i_store_status(x);
 }
 
 static memopt_status memopt_i_store_transfer(memopt_store *x, memopt_transfer kind, size_t tile, unsigned char *bytes,
@@ -35612,7 +35612,7 @@ static memopt_status memopt_i_store_transfer(memopt_store *x, memopt_transfer ki
     memopt_status status;
 
     memopt_i_store_finish(x, slot);
-    if (memopt_i_store_failed(x)) return x->failure.status;
+    if (memopt_i_store_status(x)) return x->failure.status;
     s->kind = kind;
     s->entry = *e;
     s->bytes = bytes;
@@ -35673,11 +35673,11 @@ static memopt_status memopt_i_store_begin(memopt_store *x, memopt_transfer kind,
     memopt_i_store_tile *t;
     memopt_i_store_entry e;
 
-    if (memopt_i_store_failed(x)) return x->failure.status;
+    if (memopt_i_store_status(x)) return x->failure.status;
     if (memopt_i_store_check(x, kind, tile, bytes, count)) return x->error.status;
     t = &x->tiles[tile];
     if (t->slot != SIZE_MAX) memopt_i_store_finish(x, t->slot);
-    if (memopt_i_store_failed(x)) return x->failure.status;
+    if (memopt_i_store_status(x)) return x->failure.status;
     if (kind == MEMOPT_TRANSFER_WRITE && memopt_i_store_prepare(x)) return x->failure.status;
     e = *memopt_i_store_newest(t);
     if (kind == MEMOPT_TRANSFER_READ && (!e.region || e.count != count)) {
@@ -35714,7 +35714,7 @@ MEMOPT_API memopt_status memopt_store_wait(memopt_store *store, size_t tile) {
     memopt_i_must_be_below(&c, "tile", tile, "below", store->desc.tiles);
     if (c.status) return c.status;
     if (store->tiles[tile].slot != SIZE_MAX) memopt_i_store_finish(store, store->tiles[tile].slot);
-    return memopt_i_store_failed(store);
+    return memopt_i_store_status(store);
 }
 
 static void memopt_i_store_finish_all(memopt_store *x) {
@@ -35732,7 +35732,7 @@ MEMOPT_API memopt_status memopt_store_commit(memopt_store *store, uint64_t step)
     c = memopt_i_checks_begin(&store->error, "store");
     if (memopt_i_must(&c, step != MEMOPT_STORE_NO_STEP, "step", "is MEMOPT_STORE_NO_STEP")) return c.status;
     memopt_i_store_finish_all(store);
-    if (memopt_i_store_failed(store)) return store->failure.status;
+    if (memopt_i_store_status(store)) return store->failure.status;
     if (store->desc.keep && memopt_i_store_publish(store, step)) return store->failure.status;
     for (i = 0; i < store->desc.tiles; ++i) {
         store->tiles[i].held = memopt_i_store_committed(&store->tiles[i], step);

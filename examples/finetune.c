@@ -545,8 +545,8 @@ static int check_model(tuner *t) {
     const char *format = memopt_tensors_value(t->header, "format"); /* what it was saved from; NULL: not said */
     transformer_chain c = { 0 };
 
-    if (format && strcmp(format, "pt"))
-        return refuse(t, "the model's format is \"%s\", and names as of \"pt\" are read", format);
+    if (format && (!strcmp(format, "tf") || !strcmp(format, "flax")))
+        return refuse(t, "the model's format is \"%s\", with tensors of other names: save it as \"pt\"", format);
     c.shape = &t->shape;
     c.tensors = t->tensors;
     describe(t, &c);

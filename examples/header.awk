@@ -210,8 +210,10 @@ END {
         if (!(section in taken)) continue
         text = ""
         for (at = first[section]; at < last; at++) if (at in line) text = text line[at] "\n"
-        if (section == "config") sub(/config : groups/, "config :", text)
-        gsub(/defined\(MEMOPT_I_SOME\) && /, "", text)
+        if (section == "config") {
+            sub(/config : groups/, "config :", text)
+            sub(/#define MEMOPT_H\n/, "#define MEMOPT_H\n#define MEMOPT_I_SOME 1 /* of the sections alone */\n", text)
+        }
         text_of[section] = text
     }
     if (ENVIRON["NAME"] ~ /^[A-Za-z0-9_.+-]+$/ && "widths" in taken) sub(/MEMOPT_HEADER "memopt.h"/, "MEMOPT_HEADER \"" ENVIRON["NAME"] "\"", text_of["widths"])

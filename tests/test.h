@@ -17,7 +17,7 @@
 #include <time.h>
 
 /* What a part of the header does not have, and its tests do without. */
-#if defined(MEMOPT_I_SOME) && !defined(MEMOPT_ONLY_RANKS) && !defined(MEMOPT_ONLY_ADVISE)
+#if defined(MEMOPT_I_GROUPS) && defined(MEMOPT_I_SOME) && !defined(MEMOPT_ONLY_RANKS) && !defined(MEMOPT_ONLY_ADVISE)
 #  define TEST_NO_FILES
 #  if !defined(MEMOPT_ONLY_NUMBERS)
 #    define TEST_NO_OPTIM

@@ -33945,8 +33945,9 @@ MEMOPT_I_SMALL_END
               library knows all chains of them. A compiler at run time would; so does a list of operations, if what
               stands between two of them stays in the first-level cache.
    Idea       The text is parsed once a call, by recursive descent, straight into operations on slots: pieces of a row
-              on the worker's stack. An operand is a slot, a number, or an array itself: what has 16 bits is widened in
-              a register by the operation that reads it, and float32 results are computed in their place.
+              on the worker's stack. An operand is a slot, a number, or an array itself: bf16 is widened in a register
+              by most operations that read it, what else has 16 bits in one of the last slots; and float32 results are
+              computed in their place.
    Pairs      Where all arrays are bf16, elements are in the order of R(pairs_read) from the first read to the last
               write, in slots and in dropout's masks too, and results are rounded where they are computed. The 16 lanes
               of a row's sum are then in another order, and are put right at its end. With AVX-512, where widening in

@@ -7,6 +7,7 @@ check="sh tests/check.sh"
 header_checks() {
     row "layers: a section uses only what it declares" "$check layers"
     row "contents, index and #if lines of groups are as the markers say" "$check contents"
+    row "every public function is called by an example, part, tool or memopt_cuda.cu" "$check users"
     row "house: statements, lines, macros and copies within their limits" "$check house"
     row "README.md: every block of code is from an example" "$check readme"
     row "symbols: memopt_ only, no writable data, no output" "$check symbols"

@@ -1817,8 +1817,8 @@ MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *optim, size_t ten
 MEMOPT_API memopt_status memopt_optim_step(memopt_optim *optim, const memopt_optim_run *run);
 
 /**
- * The same in parts, for a step inside backward (run->fused), where gradients live only for a moment: begin; each tensor
- * once; end. A tensor of which nothing is held may be left out.
+ * The same in parts, for a step inside backward (run->fused), where gradients live only for a moment: begin; each
+ * tensor once; end. A tensor of which nothing is held may be left out.
  *
  * begin   refuses what cannot work, with a reason: a fused step whose loop clips by the global norm, accumulates, or
  *         scales its loss dynamically. Those need all gradients before the first weight changes: step after backward
@@ -1833,7 +1833,8 @@ MEMOPT_API memopt_status memopt_optim_apply_with(memopt_optim *optim, size_t ten
 MEMOPT_API memopt_status memopt_optim_end(memopt_optim *optim);
 
 /**
- * For threads that are yours, as in a parallel region: between begin and end each of them steps one of so many shares of all tensors, at the same time. The bits are those of memopt_optim_step().
+ * For threads that are yours, as in a parallel region: between begin and end each of them steps one of so many shares
+ * of all tensors, at the same time. The bits are those of memopt_optim_step().
  *
  * share    0 to shares - 1, each once in a step
  * skipped  receives how many elements of this share were skipped; may be NULL. memopt_optim_skipped() and
@@ -3001,8 +3002,8 @@ typedef struct memopt_norm {
 } memopt_norm;
 
 /** Scratch: of a backward with gradients of scale or shift, whose sums over each 32 rows lie there until they are added
-    up: at most 768 KiB and 8 bytes for each of `width`, but for a `width` above 98,304. A dry run counts it by the shape
-    alone, also where grad_scale and grad_shift are NULL, as they may be before there is memory for them. A backward
+    up: at most 768 KiB and 8 bytes for each of `width`, but for a `width` above 98,304. A dry run counts it by the
+    shape alone, also where grad_scale and grad_shift are NULL, as they may be before there is memory for them. A backward
     that runs without them uses none of it, nor does forward: their scratch may be NULL. */
 MEMOPT_API memopt_status memopt_norm_forward(const memopt_ops *ops, const memopt_norm *norm);
 
@@ -20606,8 +20607,8 @@ MEMOPT_I_SMALL_END
 /* @section optim_ranks : optim
    Kinds that measure, where ranks share a tensor and a part begins and ends at any multiple of the block.
    Order      For each pass all ranks measure with no carry, at the same time. Then rank 0 measures with a carry, then
-              rank 1 with what rank 0 left there, and so on: only what the begin of a part cuts. Then all add up the sums,
-              of which one rank has each and the others have 0, so in any order, and join.
+              rank 1 with what rank 0 left there, and so on: only what the begin of a part cuts. Then all add up the
+              sums, of which one rank has each and the others have 0, so in any order, and join.
    Border     A rank waits for the one before only with the chunk that its begin cuts. All others it measures first,
               at the same time as all ranks do; what is under way at its end waits behind the sums: 35 doubles.
    Adafactor  Where a part ends inside a panel the next rank goes on with what is under way there: in the first pass
@@ -30327,8 +30328,8 @@ MEMOPT_I_SMALL_END
               row's bytes, each piece while it is in the first-level cache: then all products are bf16 times bf16, which
               matrix units do. Losses are of floats. Rows are the depth of the weights' gradient: so a chunk is a
               multiple of 32 rows.
-   Sums       A gradient of weights of 16 bits is rounded with every chunk. Up to 8 chunks to nearest is best. With more,
-              or onto what is there, what is added drowns. Then sums are made in floats, a block of rows at a time, and
+   Sums       A gradient of weights of 16 bits is rounded with every chunk. Up to 8 chunks to nearest is best. With
+              more, or onto what is there, what is added drowns. Then sums are made in floats, a block of rows at a time, and
               rounded at random by place: no bias. The seed is the loss so far: what a call leaves depends on its data
               only. `tests/bench/results/operators.md` has the errors. float32 has none of this.
    Padding    Only `vocabulary` columns are multiplied; rows of weights from there on are not read. */
@@ -31162,7 +31163,8 @@ static void memopt_i_attention_mix(const memopt_i_attention_worker *w, const flo
 
 /* sums += block^T * right */
 static void memopt_i_attention_gather(const memopt_i_attention_worker *w, const float *block, size_t rows,
-                                      size_t columns, ptrdiff_t diagonal, memopt_i_matrix right, float *sums, size_t stride) {
+                                      size_t columns, ptrdiff_t diagonal, memopt_i_matrix right, float *sums,
+                                      size_t stride) {
     memopt_product p = memopt_i_ops_product(columns, w->t->a.width, rows, memopt_i_attention_scores(w, block), right);
 
     p.left_transposed = 1;

@@ -2,6 +2,7 @@
 
    The model is a line of a million numbers that shall become another line; your forward and backward take its place.
    Build: cc -O2 -fopenmp start.c -o start -lm      (memopt.h beside it or with -I; without -fopenmp one thread steps) */
+#define MEMOPT_STATIC         /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION /* in exactly one file of a program; everywhere else plainly #include "memopt.h" */
 #include "memopt.h"
 #include <math.h>
@@ -21,7 +22,7 @@ static double forward_backward(float *gradients, const float *weights) {
     size_t i;
 
     for (i = 0; i < COUNT; ++i) {
-        const double error = weights[i] - sin(0.001 * (double)i);
+        const double error = (double)weights[i] - sin(0.001 * (double)i);
 
         loss += error * error / COUNT;
         gradients[i] = (float)(2 * error);
@@ -35,6 +36,7 @@ int main(void) {
     memopt_arena_desc room = { 0 };
     memopt_arena *arena;
     memopt_threads cores = { 0 };
+    float *weights, *gradients;
     memopt_optim_tensor tensor = { 0 };   /* your model has many */
     memopt_optim_desc desc = { 0 };
     memopt_optim *optim;
@@ -52,12 +54,14 @@ int main(void) {
     room.error = &why;
     if (memopt_arena_create(&room, &arena)) return failed(why);
 
-    tensor.count = COUNT;
-    tensor.weights = MEMOPT_PUSH(arena, float, COUNT, MEMOPT_TAG_PARAMETERS);
-    tensor.gradients = MEMOPT_PUSH(arena, float, COUNT, MEMOPT_TAG_GRADIENTS);
-    if (!tensor.weights || !tensor.gradients) return failed(memopt_arena_error(arena));
-    memset(tensor.weights, 0, COUNT * sizeof(float));
+    weights = MEMOPT_PUSH(arena, float, COUNT, MEMOPT_TAG_PARAMETERS);
+    gradients = MEMOPT_PUSH(arena, float, COUNT, MEMOPT_TAG_GRADIENTS);
+    if (!weights || !gradients) return failed(memopt_arena_error(arena));
+    memset(weights, 0, COUNT * sizeof(float));
 
+    tensor.count = COUNT;
+    tensor.weights = weights;
+    tensor.gradients = gradients;
     desc.kind = MEMOPT_OPTIM_ADAMW;
     desc.state = MEMOPT_STATE_8BIT;       /* 2.03 bytes a weight in the place of 8 */
     desc.tensors = &tensor;
@@ -70,7 +74,7 @@ int main(void) {
     run.groups = &group;
     run.group_count = 1;
     for (step = 1; step <= STEPS; ++step) {
-        loss = forward_backward((float *)tensor.gradients, (const float *)tensor.weights);
+        loss = forward_backward(gradients, weights);
         if (step == 1) first = loss;
         run.step = (uint64_t)step;
         if (memopt_optim_step(optim, &run)) return failed(memopt_optim_error(optim));

@@ -3003,8 +3003,8 @@ typedef struct memopt_norm {
 
 /** Scratch: of a backward with gradients of scale or shift, whose sums over each 32 rows lie there until they are added
     up: at most 768 KiB and 8 bytes for each of `width`, but for a `width` above 98,304. A dry run counts it by the
-    shape alone, also where grad_scale and grad_shift are NULL, as they may be before there is memory for them. A backward
-    that runs without them uses none of it, nor does forward: their scratch may be NULL. */
+    shape alone, also where grad_scale and grad_shift are NULL, as they may be before there is memory for them. A
+    backward that runs without them uses none of it, nor does forward: their scratch may be NULL. */
 MEMOPT_API memopt_status memopt_norm_forward(const memopt_ops *ops, const memopt_norm *norm);
 
 /** The end of a block and the norm of the next one, in one pass: residual = input + branch, rounded to `type`, and
@@ -30329,9 +30329,9 @@ MEMOPT_I_SMALL_END
               matrix units do. Losses are of floats. Rows are the depth of the weights' gradient: so a chunk is a
               multiple of 32 rows.
    Sums       A gradient of weights of 16 bits is rounded with every chunk. Up to 8 chunks to nearest is best. With
-              more, or onto what is there, what is added drowns. Then sums are made in floats, a block of rows at a time, and
-              rounded at random by place: no bias. The seed is the loss so far: what a call leaves depends on its data
-              only. `tests/bench/results/operators.md` has the errors. float32 has none of this.
+              more, or onto what is there, what is added drowns. Then sums are made in floats, a block of rows at a
+              time, and rounded at random by place: no bias. The seed is the loss so far: what a call leaves depends on
+              its data only. `tests/bench/results/operators.md` has the errors. float32 has none of this.
    Padding    Only `vocabulary` columns are multiplied; rows of weights from there on are not read. */
 
 /* elements of a row that are floats on the stack, a multiple of 16 */

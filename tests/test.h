@@ -33,6 +33,12 @@
 #ifndef TEST_STRIDE
 #  define TEST_STRIDE 1
 #endif
+/* How many random cases: the usual number, and that of the long rows of `make test-all` and of mutants. */
+#if defined(TEST_LONG) || defined(TEST_STOP)
+#  define TEST_CASES(usual, many) (many)
+#else
+#  define TEST_CASES(usual, many) (usual)
+#endif
 static unsigned test_case; /* of the test that runs */
 static inline int test_is_passed_over(void) { return test_case++ % TEST_STRIDE != 0; }
 

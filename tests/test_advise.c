@@ -636,7 +636,7 @@ static void advise_price_of(const memopt_advise_desc *d, const memopt_advice *a,
 static void advise_prices(void) {
     static memopt_advise_result r; memopt_advise_desc d; memopt_advise_convolution v[2]; uint64_t number; size_t i;
     memset(v, 0, sizeof v);
-    for (number = 0; number < 2000; ++number) {
+    for (number = 0; number < TEST_CASES(500, 2000); ++number) {
         uint64_t seed = number * 104729 + 3; memopt_status s;
         if (test_is_passed_over()) continue;
         memset(&r, 0, sizeof r);
@@ -679,7 +679,7 @@ static void advise_walks(void) {
     CHECK(seen > 1000);
 }
 static void advise_exhaustive(void) {
-    const char *more = getenv("TEST_ADVISE_CASES"); const uint64_t cases = more ? (uint64_t)strtoul(more, NULL, 10) : 250; uint64_t i, tried = 0, fit = 0;
+    const char *more = getenv("TEST_ADVISE_CASES"); const uint64_t cases = more ? (uint64_t)strtoul(more, NULL, 10) : TEST_CASES(80, 250); uint64_t i, tried = 0, fit = 0;
     for (i = 0; i < cases; ++i) {
         if (test_is_passed_over()) continue;
         ++tried;

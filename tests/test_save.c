@@ -1495,7 +1495,7 @@ static void save_bits(void) {
         CHECK_AT(bad_loads_older(d, &h), i);
         d->files[file].bytes[i / 8] ^= (unsigned char)(1 << i % 8);
     }
-    for (i = 0; i < 65536; i += TEST_STRIDE * TEST_STRIDE) {
+    for (i = 0; i < TEST_CASES(8192, 65536); i += TEST_STRIDE * TEST_STRIDE) {
         const size_t bit = header * 8 + test_below(&seed, (d->files[file].size - header) * 8);
         d->files[file].bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
         CHECK_AT(bad_loads_older(d, &h), bit);

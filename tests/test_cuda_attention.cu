@@ -1,5 +1,6 @@
 /* test_cuda_attention.cu - attention by blocks of rows: section `cuda_attention`. */
 #include "test_cuda.h"
+#include "scratch.h"
 #ifndef __CUDACC__
 #  include "cublaslt_mock.h"
 #endif
@@ -462,7 +463,7 @@ static void test_cuda_attention_flash_one(uint64_t *seed, const size_t *shape, m
         x.values = c.a.query_stride ? memopt_i_row_at(c.q.host, type, row + c.kv * shape[4]) : c.v.host;
         x.output = out; x.statistics = wanted; x.output_stride = 0;
         memset(&ops, 0, sizeof ops);
-        CHECK(memopt_attention_scratch(&ops, &x, &bytes) == 0);
+        CHECK(scratch_of_attention(&ops, &x, &bytes) == 0);
         ops.scratch = memopt_i_system_alloc(NULL, bytes, 64); ops.scratch_bytes = bytes;
         CHECK_AT(memopt_attention_forward(&ops, &x) == 0, n);
         memopt_i_system_free(NULL, ops.scratch, bytes, 64);

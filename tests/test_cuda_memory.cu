@@ -12,6 +12,7 @@ static inline cudaError_t cuda_memory_wait(cudaStream_t stream, cudaEvent_t even
 #  define CUDA_MEMORY_WAITS 1
 #endif
 #include "test_cuda.h"
+#include "heap_check.h"
 #undef cudaStreamWaitEvent
 
 enum { CUDA_MEMORY_ORDERS = 202 }; /* late, at once, and 200 seeds */
@@ -533,7 +534,7 @@ static void cuda_memory_heap_on(int kind) {
         }
     }
     stats = memopt_heap_get_stats(h);
-    CHECK(stats.used == 0 && stats.served == N && memopt_heap_check(h) == MEMOPT_OK);
+    CHECK(stats.used == 0 && stats.served == N && heap_check(h) == MEMOPT_OK);
     CHECK(memopt_ledger_footprint(ledger).committed == stats.reserved && memopt_ledger_total(ledger).now == 0);
     CHECK(memopt_heap_unplan(h) == MEMOPT_OK && memopt_heap_trim(h, &released) == MEMOPT_OK && released > 0);
     CHECK(memopt_ledger_footprint(ledger).committed == stats.reserved - released);

@@ -29845,7 +29845,10 @@ MEMOPT_I_SMALL_BEGIN
 static memopt_status memopt_i_ops_resolve(const memopt_ops *ops, const char *subject, const void *x, memopt_i_ops *o) {
     memopt_ops none;
 
-    if (!ops) ops = (const memopt_ops *)memset(&none, 0, sizeof none);
+    if (!ops) {
+        memset(&none, 0, sizeof none);
+        ops = &none;
+    }
     o->c = memopt_i_checks_begin(ops->error, subject);
     o->count = 0;
     o->count_scratch = ops->count_scratch;

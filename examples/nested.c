@@ -63,7 +63,7 @@ static double loss_and_gradient(float *d, const float *x) { /* to learn: 1, what
 }
 
 /* A tape over `count` blocks: of a group, or of all. */
-static memopt_status open_blocks(block *blocks, size_t count, memopt_tape **out) {
+static memopt_status open_blocks(block *blocks, size_t count, memopt_tape **out, memopt_error *why) {
     memopt_segment segments[ALL] = { { 0 } };
     memopt_tape_layer layers[ALL];
     memopt_tape_desc desc = { 0 };
@@ -75,17 +75,18 @@ static memopt_status open_blocks(block *blocks, size_t count, memopt_tape **out)
         layers[i].forward_fn = layers[i].backward_fn = block_run;
         layers[i].user = &blocks[i];
     }
-    s = memopt_tape_describe(layers, segments, count, NULL);
+    s = memopt_tape_describe(layers, segments, count, why);
     desc.chain.segments = segments;
     desc.chain.count = count;
     desc.chain.input_bytes = desc.chain.input_grad_bytes = BYTES;
     desc.layers = layers;
     desc.overhead = 0.3;
+    desc.error = why;
     return s ? s : memopt_tape_create(&desc, out);
 }
 
 /* The groups' tapes as segments of one. */
-static memopt_status open_groups(block *blocks, memopt_tape **inner, memopt_tape **out) {
+static memopt_status open_groups(block *blocks, memopt_tape **inner, memopt_tape **out, memopt_error *why) {
     memopt_segment segments[GROUPS];
     memopt_tape_layer layers[GROUPS];
     memopt_tape_desc desc = { 0 };
@@ -93,7 +94,7 @@ static memopt_status open_groups(block *blocks, memopt_tape **inner, memopt_tape
     size_t i;
 
     for (i = 0; i < GROUPS && !s; ++i) {
-        s = open_blocks(blocks + i * BLOCKS, BLOCKS, &inner[i]);
+        s = open_blocks(blocks + i * BLOCKS, BLOCKS, &inner[i], why);
         if (!s) s = memopt_tape_nest(inner[i], &segments[i], &layers[i]);
     }
     desc.chain.segments = segments;
@@ -101,15 +102,15 @@ static memopt_status open_groups(block *blocks, memopt_tape **inner, memopt_tape
     desc.chain.input_bytes = desc.chain.input_grad_bytes = BYTES;
     desc.layers = layers;
     desc.overhead = 0.3;
+    desc.error = why;
     return s ? s : memopt_tape_create(&desc, out);
 }
 
-static memopt_status train(network *n, memopt_tape *tape, unsigned char *memory) {
+static memopt_status train(network *n, memopt_tape *tape, void *memory) { /* of n->peak bytes */
     static float x[COUNT], d[COUNT], d_x[COUNT];
     size_t step, l, i;
     memopt_status s;
 
-    n->peak = memopt_tape_get_stats(tape).peak;
     s = memopt_tape_set_memory(tape, memory, n->peak);
     for (step = 0; step < STEPS && !s; ++step) {
         for (i = 0; i < COUNT; ++i) x[i] = (float)((i * 37 + step * 11) % 64) / 64;
@@ -126,21 +127,39 @@ static memopt_status train(network *n, memopt_tape *tape, unsigned char *memory)
     return s;
 }
 
+static int failed(memopt_error why) {
+    MEMOPT_ERROR_PRINT(stderr, why);
+    return 1;
+}
+
 int main(void) {
     static network flat, nested;
     static char report[4096];
     memopt_tape *all = NULL, *groups = NULL, *inner[GROUPS] = { NULL };
-    unsigned char *own = (unsigned char *)malloc(2 * ALL * BYTES + 64);
-    unsigned char *memory = own ? own + (64 - (uintptr_t)own % 64) : NULL; /* a tape wants multiples of 64 */
+    memopt_error why = { 0 };
+    unsigned char *own, *memory;
     size_t i, l;
     int same;
 
     for (l = 0; l < ALL; ++l)
         for (i = 0; i < COUNT; ++i) flat.blocks[l].weights[i] = (float)((l + i) % 9) / 90;
     nested = flat;
-    if (!own || open_blocks(flat.blocks, ALL, &all) || open_groups(nested.blocks, inner, &groups)) return 1;
-    if (train(&flat, all, memory) || train(&nested, groups, memory)) return 1;
-    if (memopt_tape_report(groups, report, sizeof report, NULL)) return 1;
+    if (open_blocks(flat.blocks, ALL, &all, &why) || open_groups(nested.blocks, inner, &groups, &why))
+        return failed(why);
+    flat.peak = memopt_tape_get_stats(all).peak;
+    nested.peak = memopt_tape_get_stats(groups).peak;
+    own = (unsigned char *)malloc((flat.peak > nested.peak ? flat.peak : nested.peak) + 64);
+    if (!own) {
+        fprintf(stderr, "no memory for the passes\n");
+        return 1;
+    }
+    memory = own + (64 - (uintptr_t)own % 64); /* a tape wants multiples of 64 */
+    if (train(&flat, all, memory)) return failed(memopt_tape_error(all));
+    if (train(&nested, groups, memory)) return failed(memopt_tape_error(groups));
+    if (memopt_tape_report(groups, report, sizeof report, NULL)) {
+        fprintf(stderr, "the report does not fit\n");
+        return 1;
+    }
     same = !memcmp(flat.blocks, nested.blocks, sizeof flat.blocks) && !memcmp(flat.loss, nested.loss, sizeof flat.loss);
     printf("loss %.6f to %.6f\n", flat.loss[0], flat.loss[STEPS - 1]);
     printf(

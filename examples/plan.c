@@ -4,17 +4,14 @@
    equal, it is proven. Then an engine that allocates and frees tensors in any order: a step is run dry on a heap without
    memory, planned, and replayed. The real heap serves each tensor from its planned place, also in steps with shorter
    sequences, and holds hardly a byte more than was ever asked for.
-   Build: cc -O2 plan.c -o plan -lm */
+   Build: cc -O2 plan.c -o plan -lm      (memopt.h beside it or with -I) */
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>
 
 static int failed(memopt_error error) { /* "the heap is full: asked 1.0 MiB, free ..." */
-    char text[256];
-
-    memopt_error_text(&error, text, sizeof text, NULL);
-    fprintf(stderr, "%s\n", text);
+    MEMOPT_ERROR_PRINT(stderr, error);
     return 1;
 }
 

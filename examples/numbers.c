@@ -31,6 +31,7 @@ static double mean_error(const float *got, const float *x) { /* relative */
 
 /* ---- every format, to nearest and stochastically: how far off an element is, and the mean of all ---- */
 enum { BF16, F16, E4M3, E5M2, FORMATS };
+static const char *const names[FORMATS] = { "bf16", "f16", "e4m3", "e5m2" };
 
 static memopt_status narrow(int format, void *codes, const float *x, const memopt_noise *noise) {
     uint16_t *two = (uint16_t *)codes;
@@ -55,7 +56,6 @@ static memopt_status widen(int format, float *x, const void *codes) {
 }
 
 static int formats(const float *x) { /* 1: as it should be */
-    static const char *const names[FORMATS] = { "bf16", "f16", "e4m3", "e5m2" };
     static const double most[FORMATS] = { 0.002, 0.0003, 0.06, 0.06 };
     static uint16_t codes[COUNT], low[COUNT];
     static float back[COUNT];
@@ -75,6 +75,35 @@ static int formats(const float *x) { /* 1: as it should be */
     /* bf16 to compute with and the 16 bits that it lost are the float again, to the bit */
     if (memopt_f32_split(codes, low, x, COUNT, NULL) || memopt_f32_join(back, codes, low, COUNT, NULL)) return 0;
     return good && !memcmp(back, x, sizeof back);
+}
+
+/* ---- one number: random bits of 0 give the code below it, all ones that above it; nearest is the nearer of both ---- */
+static float nearest_of(int format, float x) {
+    return format == BF16   ? memopt_from_bf16(memopt_to_bf16(x))
+           : format == F16  ? memopt_from_f16(memopt_to_f16(x))
+           : format == E4M3 ? memopt_from_e4m3(memopt_to_e4m3(x, 1))
+                            : memopt_from_e5m2(memopt_to_e5m2(x, 1));
+}
+
+static float stochastic_of(int format, float x, uint32_t random) {
+    return format == BF16   ? memopt_from_bf16(memopt_to_bf16_stochastic(x, random))
+           : format == F16  ? memopt_from_f16(memopt_to_f16_stochastic(x, random))
+           : format == E4M3 ? memopt_from_e4m3(memopt_to_e4m3_stochastic(x, 1, random))
+                            : memopt_from_e5m2(memopt_to_e5m2_stochastic(x, 1, random));
+}
+
+static int neighbours(float x) { /* 1: x lies between both; not for what a format has exactly */
+    int format, good = 1;
+
+    for (format = 0; format < FORMATS; ++format) {
+        const float below = stochastic_of(format, x, 0), above = stochastic_of(format, x, 0xffffffff);
+        const float nearest = nearest_of(format, x);
+
+        printf("%-5s %g lies between %.6f and %.6f, nearest %.6f\n", names[format], (double)x, (double)below,
+               (double)above, (double)nearest);
+        good &= below < x && x < above && nearest == (x - below < above - x ? below : above);
+    }
+    return good;
 }
 
 /* A matrix for products of 8 bits: codes and transposed codes with one scale. And its checksum, whole and in halves. */
@@ -146,6 +175,6 @@ int main(void) {
     printf("level of code %u times %.3f is %.5f, was %.5f\n", (unsigned)codes[0], (double)absmax[0],
            (double)(levels[codes[0]] * absmax[0]), (double)x[0]);
     if (memopt_from_bf16(weights[0]) != memopt_from_bf16(memopt_to_bf16(levels[codes[0]] * absmax[0]))) return 1;
-    if (!formats(x) || !matrix(x)) return 1;
+    if (!formats(x) || !neighbours(0.3f) || !matrix(x)) return 1;
     return good && error < 0.04 && linear > 0.1 ? 0 : 1;
 }

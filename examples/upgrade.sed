@@ -68,7 +68,6 @@ s/\nmemopt_open\n/memopt_open_mode/g
 s/\nmemopt_held\n/memopt_footprint/g
 s/\nmemopt_ledger_held\n/memopt_ledger_footprint/g
 s/\nmemopt_export\n/memopt_export_format/g
-s/\nmemopt_heap_kind\n/memopt_heap_entry_kind/g
 s/\nmemopt_heap_step\n/memopt_heap_begin_step/g
 s/\nmemopt_slow\n/memopt_offload/g
 s/\nMEMOPT_SLOW_UNLIMITED\n/MEMOPT_OFFLOAD_UNLIMITED/g

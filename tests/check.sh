@@ -691,7 +691,10 @@ late_static() { # MEMOPT_STATIC defined after the first include would give two k
     $CC -I. -c "$work/late.c" -o "$work/late.o" >"$work/said" 2>&1 && fail "was accepted"
     grep 'define it before the first #include' "$work/said" || fail "was refused with other words: $(cat "$work/said")"
 }
-upgrade() { # programs written for 0.1.0 compile once examples/upgrade.sed has renamed what they name
+upgrade() { # programs written for 0.1.0 compile once examples/upgrade.sed has renamed what they name, to names that exist
+    for name in $(sed -n 's/^s\/.*[/.>]\([A-Za-z_][A-Za-z0-9_]*\)\(\\1\)\{0,1\}\/g$/\1/p' examples/upgrade.sed); do
+        grep -q -w "$name" memopt.h memopt_cuda.cu || fail "examples/upgrade.sed: $name is no name any more"
+    done
     for old in tests/upgrade/*.c; do
         sed -f examples/upgrade.sed "$old" >"$work/new.c"
         # The declarations are enough, and what the implementation includes.

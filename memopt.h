@@ -33,14 +33,14 @@
      MEMOPT_ONLY_MEMORY, MEMOPT_ONLY_NUMBERS, MEMOPT_ONLY_ACTIVATIONS, MEMOPT_ONLY_OPERATORS, MEMOPT_ONLY_RANKS,
      MEMOPT_ONLY_ADVISE
                        [all]  these groups of the CONTENTS with what they use, and nothing else. Several add up; none is
-                       everything. A call of anything else is refused by the compiler. Files may choose differently;
-                       what they call must then be in the choice of the implementation file
+                       everything. Nothing else is declared: a compiler refuses a call of it, or warns (C, gcc before
+                       14) and the linker refuses. A file that only calls may choose less than the implementation's
      MEMOPT_STATIC     [impl] private copy, so that two libraries in one program cannot clash; in the file that calls
                        it. What is not called is not compiled
      MEMOPT_API        [all]  your own linkage, such as __declspec(dllexport)
      MEMOPT_PTHREADS   [impl] compile the thread pool (POSIX threads, link with -pthread; on Windows its own threads)
      MEMOPT_NO_SIMD    [impl] scalar code only; the results are the same bits
-     MEMOPT_NO_AVX512  [impl] no code for AVX-512 and matrix units, which takes a third of the compile time; the results
+     MEMOPT_NO_AVX512  [impl] no code for AVX-512 and matrix units, which takes a fifth of the compile time; the results
                        are the same bits
      MEMOPT_HEADER     [impl] default "memopt.h": this file's name, if you rename it. It includes itself for its wide
                        code
@@ -156,10 +156,10 @@
           saved             a generation that is there: proved, found, read
      api_ save              saves of a run that survive a kill at any moment; going on, on any number of ranks
      api_ save_shard        what a shard steps, as items, slow ones too
+     ADVISE                 ask what fits a machine, with its bytes and seconds: advise
           advise_model      a described model as tensors, segments and seconds
           advise_schedules  what a form of the blocks takes under the schedules of its frontier
           advise_price      what one choice takes, and the choice as a line
-     ADVISE                 ask what fits a machine, with its bytes and seconds: advise
      api_ advise            from a model and a machine to a way of training that fits, with its bytes and seconds
      api_ advise_machine    a machine's rates, measured, and as text
 
@@ -272,8 +272,8 @@
    Problem    Whoever needs an arena pays for operators: in seconds of compiling, and in what a reviewer has to look at.
    Idea       A group comes with the sections that its own sections use, not with whole groups. Which groups need a
               section follows from the markers: tests/contents.py writes the #if lines between sections.
-   Invariant  Where a function is declared, the section that defines it is there: what was not chosen is an error of
-              the compiler, not of the linker. The choice of the first #include is that of the whole file. */
+   Invariant  Where a function is declared, the section that defines it is there, so what compiles without a warning
+              links. The choice of the first #include is that of the whole file. */
 
 #ifndef MEMOPT_H
 #  ifdef MEMOPT_ONLY_MEMORY
@@ -2743,7 +2743,7 @@ MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t
 MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n);
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x38 /* for operators, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x28 /* for operators, advise */
 /* @section api_gemm : api_number
    Matrices lie row by row: element (i, j) at data[i * stride + j], strides in elements. Types are of the storage; all
    arithmetic is float32.
@@ -4593,7 +4593,7 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
                                                  memopt_save_item *items, size_t *count);
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
+#if MEMOPT_I_GROUPS & 0x20 /* for advise */
 /* @section api_advise : api_shard_plan api_schedule
    Plan a training before model and machine exist: the ZeRO stage and the number of ranks, number formats, micro-batch,
    what to keep and what to recompute, what to offload.
@@ -4808,8 +4808,6 @@ MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, con
 MEMOPT_API memopt_status memopt_advise_text(const memopt_advise_choice *choice, char *buffer, size_t capacity,
                                             size_t *length);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x20 /* for advise */
 /* @section api_advise_machine : api_advise api_tape api_comm api_store
    The rates of a machine: measured, in place of a data sheet, and as text. */
 
@@ -12931,7 +12929,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 }
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3a /* for numbers, operators, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x2a /* for numbers, operators, advise */
 /* @section flush : simd rounding
    Denormals as zeros, for a product that matrix units define so. */
 
@@ -27129,7 +27127,7 @@ MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x38 /* for operators, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x28 /* for operators, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section gemm : flush optim_kernels number api_gemm
    The product of two matrices.
@@ -45820,7 +45818,7 @@ MEMOPT_I_SMALL_END
 #endif /* groups */
 #endif /* groups */
 #ifndef MEMOPT_I_WIDTH /* of a group */
-#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
+#if MEMOPT_I_GROUPS & 0x20 /* for advise */
 /* @section advise_model : shard_plan schedule gemm carve base host api_advise
    A described model as tensors, segments, bytes and seconds; and the object that a search works on.
    Problem    Memory is met by trial: it crashes, the batch is halved. What fits follows from sizes alone.
@@ -47340,8 +47338,6 @@ MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, mem
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x20 /* for advise */
 /* @section advise_machine : store comm tape product text base host api_advise_machine
    A machine's rates by measuring, and its fields as text. */
 

@@ -808,7 +808,7 @@ ENDS
 400000 memopt_heap_create NUMBERS
 480000 memopt_norm_forward ACTIVATIONS
 480000 memopt_tape_create OPERATORS
-920000 memopt_norm_forward RANKS
+760000 memopt_advise_solve RANKS
 750000 memopt_norm_forward ADVISE
 620000 memopt_tape_create MEMORY OPERATORS
 940000 memopt_norm_forward ACTIVATIONS RANKS

@@ -143,10 +143,15 @@ deps: ## install the Debian packages that the matrix can use (as root or with su
 header: export PARTS := $(value PARTS)
 header: export OUT := $(value OUT)
 header: ## write build/memopt.h with only PARTS="optim tape" (sections or groups) and what they use; OUT=FILE; without PARTS: the list
-	@out=$${OUT:-$(BUILD)/memopt.h}; mkdir -p $(BUILD); \
-	case $$out in memopt.h | ./memopt.h) echo "OUT=$$out is the whole header: give another name"; exit 1 ;; esac; \
-	NAME=$${out##*/} awk -f examples/header.awk memopt.h >"$$out.new" && mv "$$out.new" "$$out" || { rm -f "$$out.new"; exit 1; }; \
-	echo "$$out: $$(($$(wc -l <"$$out"))) lines, $$(($$(wc -c <"$$out") / 1000)) KB of $$(($$(wc -l <memopt.h))) and $$(($$(wc -c <memopt.h) / 1000))"
+	@case $$PARTS in *[A-Za-z0-9_]*) ;; *) awk -v list=1 -f examples/header.awk memopt.h; exit ;; esac; \
+	out=$${OUT:-$(BUILD)/memopt.h}; case $$out in -*) out=./$$out ;; esac; \
+	refuse() { printf '%s\n' "OUT=$$out $$1: give another name" >&2; exit 1; }; \
+	if [ "$$out" -ef memopt.h ]; then refuse "is the whole header"; fi; \
+	case $$out in */) refuse "is a folder" ;; *[\"\\]*) refuse "has a quote or a backslash, which #include does not take" ;; esac; \
+	if [ -d "$$out" ]; then refuse "is a folder"; fi; \
+	mkdir -p "$$(dirname "$$out")" || exit 1; \
+	HEADER_NAME=$${out##*/} awk -f examples/header.awk memopt.h >"$$out.new" && mv "$$out.new" "$$out" || { rm -f "$$out.new"; exit 1; }; \
+	echo "$$out: $$(($$(wc -l <"$$out"))) of $$(($$(wc -l <memopt.h))) lines, $$(($$(wc -c <"$$out") / 1000)) of $$(($$(wc -c <memopt.h) / 1000)) KB"
 
 install: ## install memopt.h, memopt_cuda.cu and memopt.pc under PREFIX (default /usr/local), below DESTDIR
 	install -d "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/share/pkgconfig"

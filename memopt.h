@@ -93,7 +93,7 @@
           optim_pass        a step over a tensor: decode, step, encode, a block behind
           adafactor         Adafactor's rows and columns
      api_ optim             AdamW, Adam, SGD, Lion, LARS, LAMB, Adafactor, RMSprop; 32, 16, 8 bits; sliced or whole
-          optim_ranks       kinds that measure, where ranks share a tensor and a part begins and ends at any multiple of
+          optim_ranks       kinds that measure (LARS, LAMB, Adafactor), where ranks share a tensor
      api_ scale             loss scaling, clipping, accumulation; which numbers have which type
           widths            this file once more for each width
      ACTIVATIONS            fit activations into a budget: tape, schedule; into a plan: graph (with host_threads)
@@ -140,7 +140,7 @@
           shard_rounds      weights arrive for each use, gradients get memory; the rounds of a step
           shard_norm        the norm of the sums
      api_ shard             weights, gradients and states cut among ranks: the same bits for any number of them
-     api_ shard_tape        A tape's segments whose weights are groups
+     api_ shard_tape        a tape whose segments' weights are groups of a shard, there when a segment runs
      api_ shard_simulation  the same code over an arena that only counts and over links that only count seconds
      api_ shard_choice      what must lie on slow tiers
      api_ pieces            activations that ranks hold alike, kept once: a store for the tape

@@ -5,8 +5,8 @@
 #
 # A part is a section by its name in the CONTENTS, with its declarations, or a whole group (memory, numbers, ...). What
 # they use follows from the lines `@section NAME : uses`; where a function is declared, the section that defines it comes
-# along. More parts later: the same command with more words. NAME: the name of the new file, when it is not memopt.h,
-# because the header includes itself. Nothing is printed when it fails.
+# along. More parts later: the same command with more words. HEADER_NAME: the name of the new file, when it is not
+# memopt.h, because the header includes itself. Nothing is printed when it fails. -v list=1: the parts, and nothing else.
 
 function fail(why) {
     print "header.awk: " why >"/dev/stderr"
@@ -14,15 +14,16 @@ function fail(why) {
     exit 1
 }
 
-function read_marker(text,    fields, count, i) { # "/* @section NAME : uses", perhaps with the end of the comment
-    sub(/\*\/[ \t]*$/, "", text)
-    count = split(text, fields, /[ \t]+/)
+function read_marker(text,    fields, count, i) { # "/* @section NAME : uses", the comment's end or not; as contents.py
+    if (text !~ /^\/\* @section [a-z][a-z0-9_]* :( [a-z0-9_]+)*( \*\/)?$/) fail("not \"/* @section NAME : uses\": " text)
+    sub(/ \*\/$/, "", text)
+    count = split(text, fields, " ")
     section = fields[3]
     if (section in first) fail("two sections " section)
     name[++sections] = section
     first[section] = NR
     uses[section] = " "
-    for (i = 4; i <= count; i++) if (fields[i] != ":" && fields[i] != "") uses[section] = uses[section] fields[i] " "
+    for (i = 5; i <= count; i++) uses[section] = uses[section] fields[i] " "
     if (section == "platform") in_body = 1
 }
 
@@ -34,11 +35,13 @@ function read_public(text) { # a declaration or definition, up to its ; or {
     else if (!(text in declared_in)) declared_in[text] = section
 }
 
+{ sub(/\r$/, "") }
+
 # Lines that tell groups apart are the whole header's own.
 /^#if MEMOPT_I_GROUPS & / || /^#endif \/\* groups \*\/$/ || /^#ifndef MEMOPT_I_WIDTH \/\* of a group \*\/$/ { next }
 
 { line[NR] = $0 }
-/^\/\* @section [a-z]/ { read_marker($0) }
+/^[ \t]*(\/\*+|\*|\/\/)[ \t]*@section/ { read_marker($0) }
 /^MEMOPT_API / { statement = ""; open_statement = 1 }
 open_statement {
     statement = statement " " $0
@@ -78,13 +81,16 @@ function take_part(part,    i, known, list) {
     return known
 }
 
-function list_parts(    i, list, of) {
+function list_parts(    i, list, of, both) { # a group's name means the group, also where a section has it too
     for (i = 1; i <= sections; i++) {
         if (name[i] ~ /^(groups|api_end|end|config|platform|widths)$/ || (name[i] ~ /^api_/ && substr(name[i], 5) in first)) continue
         of[group_of[name[i]]] = of[group_of[name[i]]] " " (name[i] ~ /^api_/ ? substr(name[i], 5) : name[i])
     }
-    for (i = 1; i <= groups; i++) list = list "\n  " order[i] ":" of[order[i]]
-    return list
+    for (i = 1; i <= groups; i++) {
+        list = list "\n  " order[i] ":" of[order[i]]
+        if (order[i] in first || "api_" order[i] in first) both = both (both ? " and " : "") order[i]
+    }
+    return list (both ? "\n" both ": the whole group, not only its section of this name" : "")
 }
 
 function take_all(    i, n, function_name, list, section) {
@@ -137,9 +143,10 @@ function write_head(parts,    i, word, keep, option, row, row_section, waiting_g
                 write("                   make header PARTS=\"" parts "\"")
                 write("               beside the whole memopt.h; one more part is one more word. Comments may speak of sections that the")
                 write("               CONTENTS do not name, and the CONVENTIONS of functions that are not declared here: the whole has them.")
+                if (asks_for_workers()) write("               For workers, which memopt_threads names: add host_threads to PARTS.")
                 write("")
                 keep = 0
-            } else if (word == "QUICK START") keep = quick_start_is_here(i)
+            } else if (word == "QUICK START") keep = "arena" in direct || "api_arena" in direct
             else if (word == "CONTENTS") {
                 write("   CONTENTS    Search for \"@section NAME\", or \"@section api_NAME\" for the declarations, where api_ stands before it. All")
                 write("               declarations come first; bottom up: a section uses only what its marker names, and what that uses.")
@@ -180,44 +187,55 @@ function write_head(parts,    i, word, keep, option, row, row_section, waiting_g
     }
 }
 
-function quick_start_is_here(i,    text, called) {
-    for (; i in line && line[i] !~ /^   OPTIONS /; i++) {
-        text = line[i]
-        while (match(text, /memopt_[a-z_0-9]+\(/)) {
-            called = substr(text, RSTART, RLENGTH - 1)
-            if (!(declared_in[called] in taken)) return 0
-            text = substr(text, RSTART + RLENGTH)
-        }
+function asks_for_workers(    i) { # something is declared that takes workers, but not what makes them
+    if ("api_host_threads" in taken) return 0
+    for (i = 1; i <= sections && name[i] != "platform"; i++)
+        if (name[i] in taken && name[i] != "api_host" && index(text_of[name[i]], "memopt_threads")) return 1
+    return 0
+}
+
+function own_name(text,    at, done) { # the new file's name where it is in quotes, or an error begins with it
+    while (at = index(text, "\"memopt.h")) {
+        done = done substr(text, 1, at) file_name
+        text = substr(text, at + 9)
     }
-    return 1
+    return done text
 }
 
 END {
     if (failed) exit 1
     if (!sections || !("platform" in first) || !("groups" in first)) fail("that is not the whole memopt.h")
+    if (list) {
+        print "PARTS=\"part...\": a group, or any of its parts" list_parts()
+        exit 0
+    }
+    file_name = "HEADER_NAME" in ENVIRON ? ENVIRON["HEADER_NAME"] : "memopt.h"
+    if (file_name == "" || file_name ~ /["\\\/[:cntrl:]]/) fail("HEADER_NAME=" file_name " is no name of a file that #include takes")
     wanted = ENVIRON["PARTS"]
     gsub(/[^A-Za-z0-9_]+/, " ", wanted)
     count = split(tolower(wanted), asked, " ")
     if (!count) fail("PARTS=\"part...\": a group, or any of its parts" list_parts())
     for (i = 1; i <= count; i++) {
+        if (asked[i] in said) continue
+        said[asked[i]] = 1
         if (!take_part(asked[i])) fail("no part " asked[i] "; there are, by group," list_parts())
         parts = parts (i > 1 ? " " : "") asked[i]
     }
+    for (i = 1; i <= waiting; i++) direct[todo[i]] = 1
     take_all()
     for (i = 1; i <= sections; i++) {
         section = name[i]
         last = i < sections ? first[name[i + 1]] : NR + 1
         if (!(section in taken)) continue
         text = ""
-        for (at = first[section]; at < last; at++) if (at in line) text = text line[at] "\n"
+        for (at = first[section]; at < last; at++) if (at in line) text = text (line[at] ~ /^#/ ? own_name(line[at]) : line[at]) "\n"
         if (section == "config") {
             sub(/config : groups/, "config :", text)
             sub(/#define MEMOPT_H\n/, "#define MEMOPT_H\n#define MEMOPT_I_SOME 1 /* of the sections alone */\n", text)
         }
         text_of[section] = text
     }
-    if (ENVIRON["NAME"] ~ /^[A-Za-z0-9_.+-]+$/ && "widths" in taken) sub(/MEMOPT_HEADER "memopt.h"/, "MEMOPT_HEADER \"" ENVIRON["NAME"] "\"", text_of["widths"])
     write_head(parts)
-    for (i = 1; i <= lines; i++) print out[i]
+    for (i = 1; i <= lines; i++) print own_name(out[i])
     for (i = 1; i <= sections; i++) if (name[i] in taken) printf "%s", text_of[name[i]]
 }

@@ -835,6 +835,26 @@ END
     mkdir "$work/a & b"
     $MAKE -s header PARTS="arena, plan" OUT="$work/a & b/lean & mean.h" >/dev/null || fail "a path with blanks and &"
     head -n 1 "$work/a & b/lean & mean.h" | grep -q "^/\* memopt.h - $version - only arena plan and what they use - " || fail "the first line"
+    grep -q '^   QUICK START' "$work/a & b/lean & mean.h" || fail "the arena without its QUICK START"
+    $MAKE -s header PARTS="optim,optim" OUT="$work/new & b/c d/le & an.h" >"$work/said" || fail "a folder that is not there"
+    grep -q ' of [0-9]* lines, [0-9]* of [0-9]* KB$' "$work/said" || fail "other words: $(cat "$work/said")"
+    printf '#define MEMOPT_IMPLEMENTATION\n#include "le & an.h"\n' >"$work/new & b/c d/impl.c"
+    # shellcheck disable=SC2046
+    $CC -std=c99 $(warnings_for "$CC" "") -fsyntax-only "$work/new & b/c d/impl.c" || fail "under a name with blanks it does not compile"
+    sed 's/$/\r/' memopt.h | PARTS=optim HEADER_NAME="le & an.h" NAME=host awk -f examples/header.awk | cmp - "$work/new & b/c d/le & an.h" || fail "lines that end with CR LF"
+    grep -n -e '"memopt\.h' -e '^   QUICK START' "$work/new & b/c d/le & an.h" && fail "optim: another file's name, or another section's QUICK START"
+    grep -q 'PARTS="optim"' "$work/new & b/c d/le & an.h" && grep -q 'add host_threads to PARTS' "$work/new & b/c d/le & an.h" || fail "optim: the banner"
+    refused() { # OUT words
+        $MAKE -s header PARTS=arena OUT="$1" >/dev/null 2>"$work/said" && fail "OUT=$1 is accepted"
+        grep -q "$2" "$work/said" || fail "OUT=$1 is refused in other words: $(cat "$work/said")"
+        [ ! -e "$1.new" ] && [ ! -e "$1/${1##*/}.new" ] && [ ! -e "$1/.new" ] || fail "OUT=$1 leaves a file"
+    }
+    ln -s "$PWD/memopt.h" "$work/link.h"
+    for out in memopt.h "$PWD/memopt.h" "../${PWD##*/}/memopt.h" "$work/link.h"; do refused "$out" 'is the whole header'; done
+    for out in "$work/a & b" "$work/not there/"; do refused "$out" 'is a folder'; done
+    for out in "$work/a\"b.h" "$work/a\\b.h"; do refused "$out" 'a quote or a backslash'; done
+    $MAKE -s header PARTS= OUT="$work/none.h" >"$work/said" && grep -q '^  base:.* host_threads' "$work/said" || fail "no list of parts"
+    sed 's/^\(\/\* @section a[a-z]*\) :/\1:/' memopt.h | PARTS=plan awk -f examples/header.awk >/dev/null 2>&1 && fail "a marker that contents.py refuses is accepted"
     $MAKE -s header PARTS="arena no_such_part" OUT="$work/none.h" >/dev/null 2>"$work/said" && fail "an unknown part is accepted"
     grep -q 'no part no_such_part' "$work/said" && grep -q '^  memory:.* arena ' "$work/said" || fail "an unknown part is refused in other words"
     ls "$work" | grep -q '^none' && fail "something is written when it fails"

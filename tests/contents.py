@@ -9,8 +9,10 @@ sections, what they use (`@section NAME : uses`), and for every declaration take
     INDEX                                      the headings (/* ---- name ---- */) of each section
 
 Usage: contents.py [--write | --merge | --lines | --why GROUP SECTION | --parts FILE | --loose] [memopt.h]
-    (nothing)  compare; exit status 1 and the first difference when the file says something else
-    --write    bring the file up to date: a new section gets a row below its neighbour's, in its first sentence's words
+    (nothing)  compare; exit status 1 and the first difference when the file says something else, or no row of CONTENTS
+               names a section
+    --write    bring the file up to date: a new section gets a row below its neighbour's, in its first sentence's words,
+               and it is printed
     --lines    what each group needs, in lines
     --why      by which way a group needs a section
     --merge    a merge or rebase that stopped at memopt.h: once more, without the lines that follow from markers
@@ -22,7 +24,8 @@ import collections, difflib, os, re, subprocess, sys, tempfile
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 import check_layers
 
-MARK = re.compile(r'^/\* @section (\w+) *:([\w *]*?)(\*/)?$', re.M)
+MARK = re.compile(r'^/\* @section ([a-z][a-z0-9_]*) :((?: [a-z0-9_]+)*)(?: \*/)?$', re.M) # as header.awk reads it
+ANY_MARK = re.compile(r'^[ \t]*(?:/\*+|\*|//)[ \t]*@section.*', re.M)
 BEGIN = '#if MEMOPT_I_GROUPS & '
 ONCE = '#ifndef MEMOPT_I_WIDTH /* of a group */'
 END = '#endif /* groups */'
@@ -45,6 +48,9 @@ class Header:
     def __init__(self, source):
         self.source = without_group_lines(source)
         marks = list(MARK.finditer(self.source))
+        for line in ANY_MARK.findall(self.source):
+            if not MARK.fullmatch(line):
+                raise Broken(f'not "/* @section NAME : uses": {line}')
         if not marks:
             raise Broken('no @section')
         self.head = self.source[:marks[0].start()]
@@ -89,11 +95,14 @@ class Header:
                 self.words[name] = row.group(3) or ''
 
     def place_new_sections(self):
-        """A section that CONTENTS do not name belongs to the group of the one above it in the file."""
+        """A section that CONTENTS do not name belongs to the group of the one above it in the file, until somebody says else."""
+        self.placed = []
         before = self.groups[0]
         for name in self.names:
             if name not in self.group_of:
                 self.group_of[name] = before
+                if name not in ALWAYS:
+                    self.placed.append(name)
             if name in ALWAYS and name != 'config':
                 continue
             before = self.group_of[name]
@@ -121,10 +130,7 @@ class Header:
         lines = list(self.preface)
         for group, name, words in rows:
             line = f'     {group:{wide + 5}}  {words}' if name == group else f'     {group:4} {name:{wide}}  {words}'
-            line = line.rstrip()
-            while len(line) > COLUMNS and name != group and name not in self.words:
-                line = line[:line.rindex(' ')].rstrip(' ,;:')
-            lines.append(line)
+            lines.append(line.rstrip())
         return lines
 
     def index(self):
@@ -166,10 +172,10 @@ class Header:
                     defined[match.group(1)].add(name)
         self.needs = {}
         for name in self.names:
-            unknown = [u for u in self.uses[name] if u != '*' and u not in self.text]
+            unknown = [u for u in self.uses[name] if u not in self.text]
             if unknown:
                 raise Broken(f'section {name} uses {unknown[0]}, which is none')
-            self.needs[name] = {u for u in self.uses[name] if u != '*'}
+            self.needs[name] = set(self.uses[name])
             if name in WITH:
                 self.needs[name].add(WITH[name])
         for function, name in declared.items():
@@ -280,18 +286,27 @@ class Header:
             out += [self.text[name] for name in names]
         return ''.join(out)
 
+def tell_placed(header, path):
+    for name in header.placed:
+        row = next(r for r in header.contents() if re.match(f'     (?:api_)? *(?:api_)?{name.removeprefix("api_")}(?:  |$)', r))
+        print(f'{path}: section {name} is placed in {header.group_of[name]}: {row.strip()}')
+
 def check(path, write):
     source = open(path).read()
     header = Header(source)
     wanted = header.whole()
+    if header.placed and not write:
+        for name in header.placed:
+            print(f'{path}: no row of CONTENTS names section {name}: write one, or --write places it in {header.group_of[name]}')
+        return 1
     if wanted == source:
-        lines = collections.Counter()
         print(f'{path}: {len(header.names)} sections in {len(header.groups) - 1} groups, '
               f'{wanted.count(BEGIN)} runs of sections, contents and index as they stand')
         return 0
     if write:
         open(path + '.new', 'w').write(wanted)
         os.rename(path + '.new', path)
+        tell_placed(header, path)
         print(f'{path}: brought up to date')
         return 0
     difference = list(difflib.unified_diff(source.split('\n'), wanted.split('\n'), 'memopt.h', 'as its markers say', lineterm='', n=1))
@@ -314,7 +329,7 @@ def show_loose(header, path):
     for a, b in re.findall(r'^  (\w+) -> (\w+):', said, re.M):
         used[a].add(b)
     for name in header.names:
-        loose = [u for u in header.uses[name] if u != '*' and u not in used[name]]
+        loose = [u for u in header.uses[name] if u not in used[name]]
         if loose:
             print(f'{name}: {" ".join(loose)}')
 
@@ -337,6 +352,7 @@ def merge(path):
     header, other = Header(open(path).read()), Header(merged.stdout.replace(place, contents[3], 1))
     header.words = {**other.words, **header.words}
     open(path, 'w').write(header.whole())
+    tell_placed(header, path)
     return check(path, False)
 
 PLANTED = '''/* small.h
@@ -402,6 +418,15 @@ def selftest():
         except Broken: found = 1
         finally: sys.stdout = stdout; os.unlink(f.name)
         assert found, what + ' is not found'
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'small.h')
+        open(path, 'w').write(whole.replace('/* @section widths', '/* @section d : c\n   Another one, below: it counts. */\n/* @section widths', 1))
+        said = [subprocess.run([sys.executable, __file__, *option, path], capture_output=True, text=True) for option in ([], ['--write'], [])]
+        assert [s.returncode for s in said] == [1, 0, 0], said
+        assert 'names section d: ' in said[0].stdout and 'd is placed in NUMBERS: d         another one, below\n' in said[1].stdout, said
+    for mark in '/*  @section d : c */', '/* @section D : c */', '/* @section d: c */', '// @section d : c', ' * @section d : *':
+        try: Header(PLANTED.replace('/* @section widths', mark + '\n/* @section widths', 1)); assert False, mark
+        except Broken: pass
     more = Header(whole.replace('/* @section widths', '/* @section d : c\n   Another one, below: it counts. */\n/* @section widths', 1))
     assert more.group_of['d'] == 'NUMBERS' and '     d         another one, below\n' in more.whole(), more.whole()
     for old, new in (('/* @section b : a api_b', '/* @section b : a nothing'), ('memopt_b(void) {', 'memopt_d(void) {')):

@@ -28779,7 +28779,7 @@ typedef struct memopt_i_operand {
 } memopt_i_operand;
 
 typedef struct memopt_i_work {
-    memopt_i_operand operands[3];
+    memopt_i_operand operands[3]; /* floats where an operation has none */
     void           *to[3];   /* the results: after the first, NULL = not wanted; each may be one of the operands */
     memopt_i_form   to_form; /* floats or pairs */
     int             stream;  /* pairs go past the cache; `to` is then aligned to 64 bytes */
@@ -29506,19 +29506,17 @@ V_FN MEMOPT_I_FLATTEN void V(step_floats)(memopt_i_step code, const memopt_i_wor
     }
 }
 
-/* In a loop of its own, if the work has these forms. */
+/* A loop for work of these forms; of those that are all pairs, without an order. */
 #define MEMOPT_I_STEP_USUAL(name, are) \
-    if (code == MEMOPT_I_STEP_##name && forms == (are)) { V(step_loop)(MEMOPT_I_STEP_##name, are, w, n); return 1; }
+    case 32 * MEMOPT_I_STEP_##name + (are): V(step_loop)(MEMOPT_I_STEP_##name, are, w, n); break;
 #define MEMOPT_I_STEP_APART(name, are) \
-    if (code == MEMOPT_I_STEP_##name && forms == (are)) { \
-        V(step_loop)(MEMOPT_I_STEP_##name, V(form_apart), w, n); \
-        return 1; \
-    }
+    case 32 * MEMOPT_I_STEP_##name + (are): V(step_loop)(MEMOPT_I_STEP_##name, V(form_apart), w, n); break;
 
 /* What operators do from pairs to pairs, and what passes from a text begin and end with: x * scale + bias, ... * scale,
    residual + ..., residual + dropout(...). A loop that looks at the forms takes up to a third longer. 0: it is none of
    these. */
 V_FN MEMOPT_I_FLATTEN int V(step_usual)(memopt_i_step code, int forms, const memopt_i_work *w, size_t n) {
+    switch (32 * (int)code + forms) {
     MEMOPT_I_STEP_APART(RELU, V(pairs_a) | V(pairs_to))
     MEMOPT_I_STEP_APART(RELU_GRADIENT, V(pairs_a) | V(pairs_b) | V(pairs_to))
     MEMOPT_I_STEP_APART(ADD, V(pairs_a) | V(pairs_b) | V(pairs_to))
@@ -29529,7 +29527,9 @@ V_FN MEMOPT_I_FLATTEN int V(step_usual)(memopt_i_step code, int forms, const mem
     MEMOPT_I_STEP_USUAL(MUL, V(pairs_a) | V(pairs_b))
     MEMOPT_I_STEP_USUAL(DROPOUT, V(pairs_a))
     MEMOPT_I_STEP_USUAL(DROPOUT_ADD, V(pairs_b) | V(pairs_to))
-    return 0;
+    default: return 0;
+    }
+    return 1;
 }
 
 V_FN MEMOPT_I_FLATTEN void V(step_mixed)(memopt_i_step code, const memopt_i_work *w, size_t n) {
@@ -29539,16 +29539,14 @@ V_FN MEMOPT_I_FLATTEN void V(step_mixed)(memopt_i_step code, const memopt_i_work
 }
 
 V_FN void V(step_groups)(memopt_i_step code, const memopt_i_work *w, size_t n) {
-    const int operands = memopt_i_step_facts[code].operands;
-    int forms = w->to_form == MEMOPT_I_FORM_PAIRS ? V(pairs_to) : 0;
-    int k;
+    const int forms = (w->operands[0].form == MEMOPT_I_FORM_PAIRS ? V(pairs_a) : 0)
+                      | (w->operands[1].form == MEMOPT_I_FORM_PAIRS ? V(pairs_b) : 0)
+                      | (w->operands[2].form == MEMOPT_I_FORM_PAIRS ? V(pairs_c) : 0)
+                      | (w->to_form == MEMOPT_I_FORM_PAIRS ? V(pairs_to) : 0)
+                      | (w->operands[1].form == MEMOPT_I_FORM_NUMBER ? V(number_b) : 0);
 
-    for (k = 0; k < operands; ++k) forms |= (w->operands[k].form == MEMOPT_I_FORM_PAIRS) << k;
-    if (!forms) V(step_floats)(code, w, n);
-    else {
-        if (operands > 1 && w->operands[1].form == MEMOPT_I_FORM_NUMBER) forms |= V(number_b);
-        if (!V(step_usual)(code, forms, w, n)) V(step_mixed)(code, w, n);
-    }
+    if (forms == (forms & V(number_b))) V(step_floats)(code, w, n);
+    else if (!V(step_usual)(code, forms, w, n)) V(step_mixed)(code, w, n);
     V(end)();
 }
 
@@ -29862,7 +29860,7 @@ static size_t memopt_i_words_run(int level, memopt_i_step code, memopt_i_work *w
     const size_t whole = MEMOPT_I_DISPATCH(level, words_whole, (n));
     int k;
 
-    for (k = 0; k < 3; ++k) w->operands[k].form = MEMOPT_I_FORM_PAIRS;
+    for (k = 0; k < memopt_i_step_facts[code].operands; ++k) w->operands[k].form = MEMOPT_I_FORM_PAIRS;
     w->to_form = MEMOPT_I_FORM_PAIRS;
     memopt_i_step_run(level, code, w, whole);
     return whole;

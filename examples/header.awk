@@ -126,7 +126,8 @@ function is_option(word,    i) { # does it change anything here?
 
 function write_head(parts,    i, word, keep, option, row, row_section, waiting_group, list, text) {
     text = line[1]
-    sub(/ - train the same network in less memory - /, " - only " parts (parts ~ / / ? " and what they use - " : " and what it uses - "), text)
+    word = parts ~ / / ? " and what they use - " : " and what it uses - " # not inside sub(): some awks match it there
+    sub(/ - train the same network in less memory - /, " - only " parts word, text)
     if (text == line[1]) fail("the first line is not that of the whole memopt.h")
     write(text)
     write("")

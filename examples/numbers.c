@@ -77,7 +77,7 @@ static int formats(const float *x) { /* 1: as it should be */
     return good && !memcmp(back, x, sizeof back);
 }
 
-/* ---- one number: random bits of 0 give the code below it, all ones the one above; nearest is the nearer of both ---- */
+/* ---- one number: random bits of 0 give the code below it, all ones the one above; nearest is the nearer one ---- */
 static float nearest_of(int format, float x) {
     return format == BF16   ? memopt_from_bf16(memopt_to_bf16(x))
            : format == F16  ? memopt_from_f16(memopt_to_f16(x))

@@ -18,14 +18,13 @@ typedef struct task { /* of all ranks */
     int           in_pieces;
     uint32_t      hash[RANKS];
     size_t        kept, peak; /* bytes of rank 0: kept activations; what its tape takes of the arena */
-    int           failed;
+    int           failed[RANKS];
 } task;
 
 typedef struct layer { /* of one rank */
     float        a[WIDTH * PART], b[PART * WIDTH];
     float        d_a[WIDTH * PART], d_b[PART * WIDTH];
     memopt_comm *comm;
-    size_t       rank;
 } layer;
 
 static float noise(uint32_t *state) { /* in [-1, 1) */
@@ -46,7 +45,8 @@ static void multiply(float *to, size_t rows, size_t n, const float *x, size_t x_
 }
 
 /* to = from + what all ranks have in `part`, added in their order */
-static memopt_status add_parts(const layer *l, float *to, const float *from, const float *part) {
+static memopt_status add_parts(const memopt_tape_call *call, float *to, const float *from, const float *part) {
+    memopt_comm *comm = ((const layer *)call->user)->comm;
     float all[RANKS * COUNT];
     memopt_comm_call gather = { 0 };
     memopt_status s;
@@ -55,7 +55,8 @@ static memopt_status add_parts(const layer *l, float *to, const float *from, con
     gather.bytes = COUNT * sizeof(float);
     gather.send = part;
     gather.receive = all;
-    s = memopt_comm_run(l->comm, &gather);
+    s = memopt_comm_run(comm, &gather);
+    if (s) *call->error = memopt_comm_error(comm);
     for (size_t i = 0; !s && i < COUNT; ++i) {
         to[i] = from[i];
         for (size_t r = 0; r < RANKS; ++r) to[i] += all[r * COUNT + i];
@@ -72,7 +73,7 @@ static memopt_status forward(const memopt_tape_call *call) {
     multiply(hidden, ROWS, PART, x, WIDTH, 1, WIDTH, l->a, PART, 1);
     for (size_t i = 0; i < ROWS * PART; ++i) hidden[i] = hidden[i] > 0 ? hidden[i] : 0;
     multiply(part, ROWS, WIDTH, hidden, PART, 1, PART, l->b, WIDTH, 1);
-    return add_parts(l, (float *)call->output, x, part);
+    return add_parts(call, (float *)call->output, x, part);
 }
 
 static memopt_status backward(const memopt_tape_call *call) {
@@ -90,7 +91,7 @@ static memopt_status backward(const memopt_tape_call *call) {
     multiply(l->d_b, PART, WIDTH, hidden, 1, PART, ROWS, d_y, WIDTH, 1);
     multiply(l->d_a, WIDTH, PART, x, 1, WIDTH, ROWS, d_hidden, PART, 1);
     multiply(part, ROWS, WIDTH, d_hidden, PART, 1, PART, l->a, 1, PART);
-    return add_parts(l, (float *)call->grad_input, d_y, part);
+    return add_parts(call, (float *)call->grad_input, d_y, part);
 }
 
 /* A pass through all layers. Of activations two are in memory at a time, as they are used; the others are kept. */
@@ -134,7 +135,7 @@ static memopt_status pass(task *t, layer *layers, memopt_comm *comm, size_t rank
     if (!s) s = memopt_tape_forward(tape, x);
     if (!s) s = memopt_tape_backward(tape, ones, d_x);
     if (s && tape) *why = memopt_tape_error(tape);
-    if (s && memopt_pieces_error(pieces).status) *why = memopt_pieces_error(pieces);
+    if (s && pieces && memopt_pieces_error(pieces).status) *why = memopt_pieces_error(pieces);
     if (rank == 0) {
         t->kept = memopt_pieces_get_stats(pieces).peak;
         t->peak = memopt_tape_get_stats(tape).peak;
@@ -148,18 +149,26 @@ static memopt_status pass(task *t, layer *layers, memopt_comm *comm, size_t rank
     return s;
 }
 
+/* Did another rank fail first? It says why, and this one says nothing. */
+static int another_failed(const memopt_comm *comm, size_t rank) {
+    const memopt_error e = memopt_comm_error(comm);
+
+    return e.place && e.index != rank; /* "call 17 at rank 3, has given up" */
+}
+
 static void rank(void *user, size_t index, int worker) {
     static layer layers[RANKS][LAYERS];
     task *t = (task *)user;
     memopt_comm_desc desc = { 0 };
     memopt_comm *comms[2] = { NULL, NULL };
     memopt_error why = { 0 };
+    memopt_status s = MEMOPT_OK;
 
     (void)worker;
     desc.error = &why;
-    for (int i = 0; i < 2 && !t->failed; ++i) {
+    for (int i = 0; i < 2 && !s; ++i) {
         desc.transport = memopt_ranks_transport(t->ranks[i], index);
-        if (memopt_comm_create(&desc, &comms[i])) t->failed = 1;
+        s = memopt_comm_create(&desc, &comms[i]);
     }
     for (size_t g = 0; g < LAYERS; ++g) {
         uint32_t state = (uint32_t)(g * RANKS + index + 1);
@@ -167,13 +176,16 @@ static void rank(void *user, size_t index, int worker) {
         for (size_t i = 0; i < WIDTH * PART; ++i) layers[index][g].a[i] = 0.1f * noise(&state);
         for (size_t i = 0; i < PART * WIDTH; ++i) layers[index][g].b[i] = 0.1f * noise(&state);
         layers[index][g].comm = comms[0];
-        layers[index][g].rank = index;
     }
-    if (t->failed || pass(t, layers[index], comms[1], index, &why)) {
-        t->failed = 1;
-        MEMOPT_ERROR_PRINT(stderr, why);
-        memopt_comm_abort(comms[0]); /* the others need not wait */
-        memopt_comm_abort(comms[1]);
+    if (!s) s = pass(t, layers[index], comms[1], index, &why);
+    if (s) {
+        t->failed[index] = 1;
+        if (!another_failed(comms[0], index) && !another_failed(comms[1], index)) MEMOPT_ERROR_PRINT(stderr, why);
+        for (int i = 0; i < 2; ++i) { /* as memopt_comm_abort(), also without a comm: the others need not wait */
+            const memopt_transport transport = memopt_ranks_transport(t->ranks[i], index);
+
+            transport.abort_fn(transport.user);
+        }
     }
     memopt_comm_destroy(comms[0]);
     memopt_comm_destroy(comms[1]);
@@ -181,6 +193,7 @@ static void rank(void *user, size_t index, int worker) {
 
 int main(void) {
     static task tasks[2];
+    int failed = 0;
     int same;
 
     for (int i = 0; i < 2; ++i) {
@@ -201,10 +214,11 @@ int main(void) {
         memopt_thread_pool_destroy(pool);
         memopt_ranks_destroy(t->ranks[0]);
         memopt_ranks_destroy(t->ranks[1]);
+        for (size_t r = 0; r < RANKS; ++r) failed |= t->failed[r];
         printf("%-11s  each rank keeps %6u bytes of activations, and its tape takes %6u\n",
                i ? "in pieces:" : "whole:", (unsigned)t->kept, (unsigned)t->peak);
     }
     same = !memcmp(tasks[0].hash, tasks[1].hash, sizeof tasks[0].hash);
     printf("gradients: %s\n", same ? "the same bits" : "OTHERS");
-    return !same || tasks[0].failed || tasks[1].failed || tasks[1].kept * RANKS != tasks[0].kept;
+    return !same || failed || tasks[1].kept * RANKS != tasks[0].kept;
 }

@@ -5002,7 +5002,8 @@ extern long    syscall(long number, ...);
 /* Between the two stands control code: checks, setting up, reports. It is compiled for size, in half of the time. gcc
    makes one instruction a byte of memcpy() there: what is long is copied by memopt_i_copy(). */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && defined(__OPTIMIZE__)
-#  define MEMOPT_I_SMALL_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Os\")")
+#  define MEMOPT_I_SMALL_BEGIN                                                                                         \
+      _Pragma("GCC push_options") _Pragma("GCC optimize(\"Os\", \"no-tree-vrp\", \"no-thread-jumps\")")
 #  define MEMOPT_I_SMALL_END   _Pragma("GCC pop_options")
 #else
 #  define MEMOPT_I_SMALL_BEGIN

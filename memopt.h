@@ -5327,11 +5327,13 @@ static int memopt_i_mul(size_t a, size_t b, size_t *out) { *out = a * b; return 
 
 static int memopt_i_power_of_two(size_t x) { return x && !(x & (x - 1)); }
 
+MEMOPT_I_SMALL_BEGIN
 static MEMOPT_I_NOINLINE memopt_status memopt_i_must_be_power_of_two(memopt_i_checks *c, const char *argument,
                                                                      size_t got) {
     return memopt_i_must_number(c, memopt_i_power_of_two(got), argument, memopt_i_count(got), "must be a power of two",
                                 memopt_i_no_quantity());
 }
+MEMOPT_I_SMALL_END
 
 MEMOPT_I_HOST_DEVICE static size_t memopt_i_align_down(size_t x, size_t align) { return x & ~(align - 1); }
 
@@ -7597,6 +7599,7 @@ MEMOPT_API void memopt_ledger_label(memopt_ledger *ledger, uint32_t step, uint32
 }
 
 /* Segments, events and blocks tracked one by one. A source may stand on a block of another: the smallest one counts. */
+MEMOPT_I_SMALL_BEGIN
 static memopt_i_source_segment *memopt_i_ledger_segment(const memopt_ledger *l, const void *address) {
     memopt_i_source_segment *best = NULL;
     size_t i;
@@ -7607,6 +7610,7 @@ static memopt_i_source_segment *memopt_i_ledger_segment(const memopt_ledger *l, 
     }
     return best;
 }
+MEMOPT_I_SMALL_END
 
 static void memopt_i_ledger_event(memopt_ledger *l, int action, memopt_tag tag, size_t bytes, const void *address,
                                   const memopt_i_tracked_block *tracked, const char *name) {
@@ -7748,6 +7752,8 @@ MEMOPT_API memopt_status memopt_ledger_remove(memopt_ledger *ledger, memopt_tag 
     return MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 MEMOPT_API memopt_status memopt_ledger_failed(memopt_ledger *ledger, memopt_tag tag, size_t bytes) {
     size_t free_bytes = 0;
 
@@ -7841,8 +7847,6 @@ static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t 
 #if MEMOPT_I_GROUPS & 0x01 /* for memory */
 /* @section ledger_report : text ledger api_ledger_report
    The table for people. Tags that never held anything are left out. */
-
-MEMOPT_I_SMALL_BEGIN
 
 static void memopt_i_report_row(memopt_i_writer *o, const char *name, const memopt_usage *u, size_t all) {
     const size_t start = o->length;

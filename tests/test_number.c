@@ -240,7 +240,7 @@ static void number_widened(void) {
             case 2: single = memopt_i_float_bits(memopt_from_e4m3((uint8_t)code)); break;
             default: single = memopt_i_float_bits(memopt_from_e5m2((uint8_t)code));
             }
-#if defined(MEMOPT_I_X87)
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 2 /* the x87 */
             if (f == 0 && (single & 0x7fffffff) > 0x7f800000) { /* a float that is returned there comes back quiet */
                 CHECK_AT((single | 0x400000) == (number_expected_float(f, code) | 0x400000), code);
                 continue;

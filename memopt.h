@@ -5002,8 +5002,8 @@ extern long    syscall(long number, ...);
 /* Between the two stands control code: checks, setting up, reports. It is compiled for size, in half of the time. gcc
    makes one instruction a byte of memcpy() there: what is long is copied by memopt_i_copy(). */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && defined(__OPTIMIZE__)
-#  define MEMOPT_I_SMALL_BEGIN                                                                                         \
-      _Pragma("GCC push_options") _Pragma("GCC optimize(\"Os\", \"no-tree-vrp\", \"no-thread-jumps\")")
+#  define MEMOPT_I_SMALL       _Pragma("GCC optimize(\"Os\", \"no-tree-vrp\", \"no-thread-jumps\")")
+#  define MEMOPT_I_SMALL_BEGIN _Pragma("GCC push_options") MEMOPT_I_SMALL
 #  define MEMOPT_I_SMALL_END   _Pragma("GCC pop_options")
 #else
 #  define MEMOPT_I_SMALL_BEGIN
@@ -29512,10 +29512,10 @@ V_FN MEMOPT_I_FLATTEN void V(step_floats)(memopt_i_step code, const memopt_i_wor
 }
 
 /* A loop for work of these forms; of those that are all pairs, without an order. */
-#define MEMOPT_I_STEP_USUAL(name, are) \
-    case 32 * MEMOPT_I_STEP_##name + (are): V(step_loop)(MEMOPT_I_STEP_##name, are, w, n); break;
-#define MEMOPT_I_STEP_APART(name, are) \
-    case 32 * MEMOPT_I_STEP_##name + (are): V(step_loop)(MEMOPT_I_STEP_##name, V(form_apart), w, n); break;
+#define MEMOPT_I_STEP_CASE(op, are) case 32 * MEMOPT_I_STEP_##op + (are)
+#define MEMOPT_I_STEP_AS(op, are, as) MEMOPT_I_STEP_CASE(op, are): V(step_loop)(MEMOPT_I_STEP_##op, as, w, n); break;
+#define MEMOPT_I_STEP_USUAL(op, are) MEMOPT_I_STEP_AS(op, are, are)
+#define MEMOPT_I_STEP_APART(op, are) MEMOPT_I_STEP_AS(op, are, V(form_apart))
 
 /* What operators do from pairs to pairs, and what passes from a text begin and end with: x * scale + bias, ... * scale,
    residual + ..., residual + dropout(...). A loop that looks at the forms takes up to a third longer. 0: it is none of

@@ -14,15 +14,15 @@ printf '#define MEMOPT_IMPLEMENTATION\n#include "memopt.h"\n' >"$work/all.c"
 
 # name, share of the former whole, KB with gcc 12 on x86-64, source, flags
 cat >"$work/table" <<END
-everything 0.70 800 $work/all.c
-no_avx512 0.55 620 $work/all.c -DMEMOPT_NO_AVX512
-no_simd 0.50 500 $work/all.c -DMEMOPT_NO_SIMD
-memory 0.06 90 $work/all.c -DMEMOPT_ONLY_MEMORY
-numbers 0.20 230 $work/all.c -DMEMOPT_ONLY_NUMBERS
-activations 0.30 300 $work/all.c -DMEMOPT_ONLY_ACTIVATIONS
-operators 0.45 420 $work/all.c -DMEMOPT_ONLY_OPERATORS
-ranks 0.50 500 $work/all.c -DMEMOPT_ONLY_RANKS
-advise 0.50 500 $work/all.c -DMEMOPT_ONLY_ADVISE
+everything 0.84 830 $work/all.c
+no_avx512 0.67 685 $work/all.c -DMEMOPT_NO_AVX512
+no_simd 0.56 550 $work/all.c -DMEMOPT_NO_SIMD
+memory 0.07 85 $work/all.c -DMEMOPT_ONLY_MEMORY
+numbers 0.20 180 $work/all.c -DMEMOPT_ONLY_NUMBERS
+activations 0.24 220 $work/all.c -DMEMOPT_ONLY_ACTIVATIONS
+operators 0.36 330 $work/all.c -DMEMOPT_ONLY_OPERATORS
+ranks 0.40 390 $work/all.c -DMEMOPT_ONLY_RANKS
+advise 0.34 340 $work/all.c -DMEMOPT_ONLY_ADVISE
 static_adam8 0.15 110 tests/parts.c -DPART_ADAM8
 static_arena 0.06 20 tests/parts.c -DPART_ARENA
 static_plan 0.06 40 tests/parts.c -DPART_PLAN

@@ -45,8 +45,8 @@
      MEMOPT_HEADER     [impl] default "memopt.h": this file's name, if you rename it. It includes itself for its wide
                        code
      MEMOPT_ASSERT(x)  [impl] default: assert(x) when MEMOPT_DEBUG > 0, else nothing
-     MEMOPT_DEBUG      [impl] 0 nothing; 1 guard pages; 2 own invariants, released memory is filled with 0xDD and looked
-                       at when it is handed out again
+     MEMOPT_DEBUG      [impl] 0 nothing; 1 guard pages; 2 own invariants, released memory is filled with 0xDD and
+                       checked when it is handed out again
 
    CONTENTS    Search for "@section NAME", or "@section api_NAME" for the declarations, where api_ stands before it. All
                declarations come first; bottom up: a section uses only what its marker names, and what that uses. The
@@ -12914,11 +12914,18 @@ static void memopt_i_wide_end(int level) {
 #endif
 }
 
-/* The level to run at: what was asked for (0 = best), never above what there is. threads may be NULL. */
-static int memopt_i_simd_level(const memopt_threads *threads) {
-    const int asked = threads && threads->simd_level ? threads->simd_level : INT_MAX;
+/* The level to run at: what was asked for (0 = best), never above what there is, nor `most`. threads may be NULL. */
+static int memopt_i_level_up_to(const memopt_threads *threads, int most) {
+    const int asked = threads && threads->simd_level && threads->simd_level < most ? threads->simd_level : most;
     const int widest = memopt_i_simd_widest(asked);
     return asked < widest ? asked : widest;
+}
+
+static int memopt_i_simd_level(const memopt_threads *threads) { return memopt_i_level_up_to(threads, INT_MAX); }
+
+/* Of code without a use for matrix units, which does not ask Linux for them: the permission changes the process. */
+static int memopt_i_lane_level(const memopt_threads *threads) {
+    return memopt_i_level_up_to(threads, MEMOPT_SIMD_AVX512_BF16);
 }
 
 MEMOPT_API const char *memopt_simd_text(int level) {
@@ -14471,7 +14478,7 @@ static memopt_status memopt_i_random(void *dst, int kind, size_t n, uint64_t see
     t.seed = seed;
     t.stream = stream;
     t.first = first;
-    t.level = memopt_i_simd_level(threads);
+    t.level = memopt_i_lane_level(threads);
     t.kind = kind;
     memopt_i_parallel_for(threads, memopt_i_ceil_div(n, MEMOPT_I_RANDOM_CHUNK), memopt_i_random_chunk, &t);
     return MEMOPT_OK;
@@ -15269,7 +15276,7 @@ static memopt_status memopt_i_number_run(memopt_i_number_task *t, const memopt_t
         || memopt_i_overlaps(t->dst, dst_bytes, t->src2, src_bytes)
         || memopt_i_overlaps(t->dst2, dst_bytes, t->src, src_bytes)
         || memopt_i_overlaps(t->dst, dst_bytes, t->dst2, dst_bytes)) return MEMOPT_ERR_ARGUMENT;
-    t->level = memopt_i_simd_level(threads);
+    t->level = memopt_i_lane_level(threads);
     t->stream = memopt_i_number_streams(t);
     memopt_i_parallel_for(threads, memopt_i_ceil_div(n, MEMOPT_I_NUMBER_CHUNK), memopt_i_number_chunk, t);
     return MEMOPT_OK;
@@ -15799,7 +15806,7 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
     t.bytes = (const unsigned char *)bytes;
     t.count = count;
     t.piece = memopt_i_max(memopt_i_ceil_div(count, MEMOPT_I_CRC_PIECES), MEMOPT_I_CRC_PIECE);
-    t.level = memopt_i_simd_level(threads);
+    t.level = memopt_i_lane_level(threads);
     pieces = memopt_i_ceil_div(count, t.piece);
     memopt_i_parallel_for(threads, pieces, memopt_i_crc_chunk, &t);
     past = memopt_i_crc_past(t.piece);
@@ -17012,7 +17019,7 @@ static memopt_status memopt_i_quant_check(memopt_i_quant *q, const void *floats,
     if (threads && !memopt_i_threads_valid(threads)) return MEMOPT_ERR_ARGUMENT;
     if (q->block % 32 || q->block > MEMOPT_I_QUANT_BLOCK_MAX) return MEMOPT_ERR_ARGUMENT;
     q->chunk = MEMOPT_I_QUANT_CHUNK / q->block * q->block;
-    q->level = memopt_i_simd_level(threads);
+    q->level = memopt_i_lane_level(threads);
     q->stream = q->n >= MEMOPT_I_QUANT_STREAM;
     if (!q->n) return MEMOPT_OK;
     if (!floats || !codes || !absmax) return MEMOPT_ERR_ARGUMENT;
@@ -19802,7 +19809,7 @@ MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_optim_create(const memopt_opti
     if (d.threads) o->desc.threads = &o->threads;
     memopt_i_state_codec_init(&o->codes[0], 1);
     memopt_i_state_codec_init(&o->codes[1], 0);
-    o->level = memopt_i_simd_level(d.threads);
+    o->level = memopt_i_lane_level(d.threads);
     o->chunk = memopt_i_optim_chunk(&d);
     o->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     for (i = 0; i < d.tensor_count; ++i) {
@@ -21292,7 +21299,7 @@ static memopt_i_gradients_task memopt_i_gradients_begin_task(const memopt_gradie
     t.tensors = list->tensors;
     t.pieces = memopt_i_gradients_cut(list);
     t.factor = factor;
-    t.level = memopt_i_simd_level(threads);
+    t.level = memopt_i_lane_level(threads);
     return t;
 }
 
@@ -23460,7 +23467,7 @@ MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc,
                                    bytes, "at least", needed);
     carver = memopt_carver_begin(memory);
     memopt_i_schedule_lay_out(&p, &carver);
-    p.level = memopt_i_simd_level(NULL);
+    p.level = memopt_i_lane_level(NULL);
     memopt_i_schedule_thresholds(p.low, p.high, p.resolution, p.slots, p.grid);
     memopt_i_schedule_stages(&p);
     memopt_i_schedule_repeats(&p, p.repeats);
@@ -24398,7 +24405,7 @@ static void memopt_i_codec_run(memopt_codec_op op, memopt_codec codec, void *x, 
     }
     k.op = op;
     k.codec = codec;
-    k.level = memopt_i_simd_level(threads);
+    k.level = memopt_i_lane_level(threads);
     k.x = (float *)x;
     k.n = bytes / sizeof(float);
     k.copy = (unsigned char *)copy;
@@ -38258,7 +38265,7 @@ static memopt_status memopt_i_shard_check_brought(memopt_shard *x) {
         }
         memopt_i_shard_point_tile(x, t, &slice);
         if (x->desc.optim.extra == MEMOPT_OPTIM_EXTRA_COPY)
-            memopt_i_from_f32(memopt_i_simd_level(x->desc.optim.threads), slice.extra, (const float *)slice.weights,
+            memopt_i_from_f32(memopt_i_lane_level(x->desc.optim.threads), slice.extra, (const float *)slice.weights,
                               MEMOPT_TYPE_BF16, slice.held);
     }
     return MEMOPT_OK;
@@ -38364,7 +38371,7 @@ static memopt_status memopt_i_shard_add(memopt_shard *x, const memopt_i_shard_fl
              : g->gradients + flight->at * x->gradient_bytes;
     f.stride = flight->count * x->gradient_bytes;
     f.count = flight->count;
-    f.level = memopt_i_simd_level(x->desc.optim.threads);
+    f.level = memopt_i_lane_level(x->desc.optim.threads);
     call = memopt_i_comm_call(MEMOPT_COMM_BROADCAST, f.count * x->sum_bytes, f.sums, f.sums);
     for (set = 0; !s && set < x->sets; ++set) {
         f.sources = memopt_i_shard_valid(x, x->round, set);
@@ -38956,7 +38963,7 @@ static void memopt_i_shard_square_cut(const memopt_shard *x, const memopt_i_shar
     memopt_i_scale_sum *cut = memopt_i_shard_chain_of(x).cut + x->tensors[p->tensor].group;
 
     memset(cut, 0, sizeof *cut);
-    memopt_i_scale_sum_continue(cut, memopt_i_simd_level(x->desc.optim.threads), x->desc.optim.gradients, p->values,
+    memopt_i_scale_sum_continue(cut, memopt_i_lane_level(x->desc.optim.threads), x->desc.optim.gradients, p->values,
                                 p->count, 1, p->first);
 }
 
@@ -38964,7 +38971,7 @@ static void memopt_i_shard_square_cut(const memopt_shard *x, const memopt_i_shar
 static void memopt_i_shard_square(void *task, size_t index, int worker) {
     const memopt_shard *x = (const memopt_shard *)task;
     const memopt_i_shard_chain n = memopt_i_shard_chain_of(x);
-    const int level = memopt_i_simd_level(x->desc.optim.threads);
+    const int level = memopt_i_lane_level(x->desc.optim.threads);
     size_t low = 0, high = x->desc.tensor_count;
     memopt_i_shard_piece p;
 
@@ -39039,7 +39046,7 @@ static memopt_status memopt_i_shard_device_squares(memopt_shard *x) {
             s = memopt_i_shard_fetch_piece(x, &p);
             if (!s) memopt_i_shard_square_cut(x, &p);
         }
-    memopt_i_wide_end(memopt_i_simd_level(x->desc.optim.threads));
+    memopt_i_wide_end(memopt_i_lane_level(x->desc.optim.threads));
     return s;
 }
 
@@ -39063,7 +39070,7 @@ static double memopt_i_shard_continue_piece(const memopt_shard *x, const memopt_
         memcpy(sum->sums, cut->sums, sizeof sum->sums);
         memcpy(sum->pairs, cut->pairs, MEMOPT_I_SCALE_LEVELS * sizeof *sum->pairs);
     } else
-        memopt_i_scale_sum_continue(sum, memopt_i_simd_level(x->desc.optim.threads), x->desc.optim.gradients,
+        memopt_i_scale_sum_continue(sum, memopt_i_lane_level(x->desc.optim.threads), x->desc.optim.gradients,
                                     p->values, p->count, 1, p->first);
     return memopt_i_scale_sum_end(sum);
 }
@@ -39463,7 +39470,7 @@ MEMOPT_API memopt_status memopt_shard_share(memopt_shard *shard) {
             s = memopt_i_shard_break_device(shard, shard->kernels.round_fn(shard->device.user,
                     (uint16_t *)shard->parts[t].extra, (const float *)shard->parts[t].weights, shard->parts[t].held));
         else if (shard->parts[t].held && shard->weights && shard->extra)
-            memopt_i_from_f32(memopt_i_simd_level(o->threads), shard->parts[t].extra,
+            memopt_i_from_f32(memopt_i_lane_level(o->threads), shard->parts[t].extra,
                               (const float *)shard->parts[t].weights, MEMOPT_TYPE_BF16, shard->parts[t].held);
     if (!s && shard->desc.slow) s = memopt_i_shard_share_slow(shard);
     if (!s) s = memopt_i_shard_upload_all(shard);
@@ -40595,7 +40602,7 @@ MEMOPT_API memopt_status memopt_onebit_create(const memopt_onebit_desc *desc, vo
     *o = plan;
     if (plan.desc.threads) o->threads = *plan.desc.threads;
     if (plan.desc.threads) o->desc.threads = &o->threads;
-    o->level = memopt_i_simd_level(o->desc.threads);
+    o->level = memopt_i_lane_level(o->desc.threads);
     o->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     memset(&piece, 0, sizeof piece);
     while (memopt_i_onebit_next(&o->desc, &o->shape, &piece)) {

@@ -54,9 +54,11 @@ static void simd_level(void) { /* 0 is the best; what is more than there is, or 
     const int best = memopt_simd_best(); memopt_threads t; int asked;
     memset(&t, 0, sizeof t);
     CHECK(memopt_i_simd_level(NULL) == best && memopt_i_simd_level(&t) == best);
+    CHECK(memopt_i_lane_level(NULL) == (best < MEMOPT_SIMD_AVX512_BF16 ? best : MEMOPT_SIMD_AVX512_BF16)); /* without tiles */
     for (asked = 1; asked < 100; ++asked) {
         t.simd_level = asked;
         CHECK_AT(memopt_i_simd_level(&t) == (asked < best ? asked : best), asked);
+        CHECK_AT(memopt_i_lane_level(&t) == (asked < memopt_i_lane_level(NULL) ? asked : memopt_i_lane_level(NULL)), asked);
     }
 }
 static void simd_text(void) {

@@ -28762,6 +28762,7 @@ typedef enum memopt_i_step { MEMOPT_I_STEPS(MEMOPT_I_STEP_CODE) } memopt_i_step;
 /* How the elements of an operand lie there; pairs: bf16 in the order of R(pairs_read). */
 typedef enum memopt_i_form { MEMOPT_I_FORM_FLOATS, MEMOPT_I_FORM_NUMBER, MEMOPT_I_FORM_PAIRS } memopt_i_form;
 
+#if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
 /* How a loop reads a form without asking for it. */
 typedef struct memopt_i_reading {
     size_t   step;  /* bytes of 16 elements */
@@ -28784,6 +28785,7 @@ static const memopt_i_reading memopt_i_readings[] = {
       { 0x01003f3f, 0x03023f3f, 0x05043f3f, 0x07063f3f, 0x09083f3f, 0x0b0a3f3f, 0x0d0c3f3f, 0x0f0e3f3f,
         0x11103f3f, 0x13123f3f, 0x15143f3f, 0x17163f3f, 0x19183f3f, 0x1b1a3f3f, 0x1d1c3f3f, 0x1f1e3f3f },
       UINT64_C(0xcccccccccccccccc) } };
+#endif
 
 typedef struct memopt_i_operand {
     const void   *data; /* of a number: it, 16 times */
@@ -31977,11 +31979,11 @@ MEMOPT_I_INLINE_FN void R(norm_backward_of)(const memopt_norm *norm, memopt_type
 MEMOPT_I_ROW_FN void V(norm_backward)(const memopt_norm *s, float *sums, size_t row, size_t end) {
     const memopt_type weights = s->weight_type;
 
-    if (V(width) == 1) R(norm_backward_of)(s, s->type, weights, sums, row, end); /* once, as forward */
-    else if (s->type == MEMOPT_TYPE_F32 && weights == MEMOPT_TYPE_F32 && !sums)
-        R(norm_backward_of)(s, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, NULL, row, end);
-    else if (s->type == MEMOPT_TYPE_F32) R(norm_backward_of)(s, MEMOPT_TYPE_F32, weights, sums, row, end);
-    else R(norm_backward_of)(s, s->type, weights, sums, row, end);
+    if (V(width) > 1 && s->type == MEMOPT_TYPE_F32) {
+        if (weights == MEMOPT_TYPE_F32 && !sums)
+            R(norm_backward_of)(s, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, NULL, row, end);
+        else R(norm_backward_of)(s, MEMOPT_TYPE_F32, weights, sums, row, end);
+    } else R(norm_backward_of)(s, s->type, weights, sums, row, end); /* scalar code once, as forward */
     V(end)();
 }
 

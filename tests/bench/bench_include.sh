@@ -7,22 +7,22 @@
 # always the same 300 functions, which is compiled beside the rows. limit: the seconds that this allows for a row's share.
 # --check: with gcc alone, each once; exit status 1 where a share or the bytes are above the limits in the table below.
 set -u
-whole=10.5
+whole=9.4
 work=$(mktemp -d "${TMPDIR:-/tmp}/memopt.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 printf '#define MEMOPT_IMPLEMENTATION\n#include "memopt.h"\n' >"$work/all.c"
 
 # name, share of the former whole, KB with gcc 12 on x86-64, source, flags
 cat >"$work/table" <<END
-everything 0.84 830 $work/all.c
-no_avx512 0.67 685 $work/all.c -DMEMOPT_NO_AVX512
-no_simd 0.56 550 $work/all.c -DMEMOPT_NO_SIMD
-memory 0.07 85 $work/all.c -DMEMOPT_ONLY_MEMORY
-numbers 0.20 180 $work/all.c -DMEMOPT_ONLY_NUMBERS
-activations 0.24 220 $work/all.c -DMEMOPT_ONLY_ACTIVATIONS
-operators 0.36 330 $work/all.c -DMEMOPT_ONLY_OPERATORS
-ranks 0.40 390 $work/all.c -DMEMOPT_ONLY_RANKS
-advise 0.34 340 $work/all.c -DMEMOPT_ONLY_ADVISE
+everything 0.80 827 $work/all.c
+no_avx512 0.63 683 $work/all.c -DMEMOPT_NO_AVX512
+no_simd 0.48 545 $work/all.c -DMEMOPT_NO_SIMD
+memory 0.07 81 $work/all.c -DMEMOPT_ONLY_MEMORY
+numbers 0.19 172 $work/all.c -DMEMOPT_ONLY_NUMBERS
+activations 0.22 214 $work/all.c -DMEMOPT_ONLY_ACTIVATIONS
+operators 0.38 323 $work/all.c -DMEMOPT_ONLY_OPERATORS
+ranks 0.37 384 $work/all.c -DMEMOPT_ONLY_RANKS
+advise 0.37 330 $work/all.c -DMEMOPT_ONLY_ADVISE
 static_adam8 0.15 110 tests/parts.c -DPART_ADAM8
 static_arena 0.06 20 tests/parts.c -DPART_ARENA
 static_plan 0.06 40 tests/parts.c -DPART_PLAN
@@ -90,7 +90,9 @@ for compiler in $compilers; do
             printf '%-14s %6.2f s, %.2f of the former whole (at most %s), %7d bytes (at most %d)\n' "$name" "$seconds" "$(echo "$seconds $former" | awk '{ print $1 / $2 }')" "$share" "$bytes" "${kb}000"
             # A tenth is what a busy machine makes of a compiler's seconds.
             echo "$seconds $limit" | awk '{ exit !($1 <= 1.1 * $2) }' || { echo "$name takes longer to compile than its share"; broken=1; }
-            [ "$bytes" -le "${kb}000" ] || { echo "$name has become larger"; broken=1; } ;;
+            case "$(uname -m) $(gcc -dumpversion)" in "x86_64 12"*) # of which the limits are
+                [ "$bytes" -le "${kb}000" ] || { echo "$name has become larger"; broken=1; } ;;
+            esac ;;
         --json) echo "include_$name, $compiler|$bytes|$seconds|$limit" | awk -F'|' '{ printf "{\"name\": \"%s\", \"threads\": 1, \"n\": %d, \"value\": %.4g, \"unit\": \"s\", \"limit\": %.4g, \"of_limit\": %.4f}\n", $1, $2, $3, $4, $4 / $3 }' ;;
         *) echo "include_$name, $compiler|$bytes|$seconds|$limit" | awk -F'|' '{ printf "%-28s %8d %10d %12.4g %-8s %12.4g %9.3f\n", $1, 1, $2, $3, "s", $4, $4 / $3 }' ;;
         esac

@@ -4999,10 +4999,13 @@ extern long    syscall(long number, ...);
 #else
 #  define MEMOPT_I_HOST_DEVICE
 #endif
-/* Between the two stands control code: checks, setting up, reports. It is compiled for size, in half of the time. gcc
-   makes one instruction a byte of memcpy() there: what is long is copied by memopt_i_copy(). */
+/* Between the two stands control code: checks, setting up, reports. It is compiled for size, and without the passes that
+   take a fifth of its time and save nothing of it. gcc makes one instruction a byte of memcpy() there: what is long is
+   copied by memopt_i_copy(). */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && defined(__OPTIMIZE__)
-#  define MEMOPT_I_SMALL       _Pragma("GCC optimize(\"Os\", \"no-tree-vrp\", \"no-thread-jumps\")")
+#  define MEMOPT_I_SMALL _Pragma("GCC optimize(\"Os,no-tree-vrp,no-thread-jumps,no-tree-pta,no-tree-pre,no-ivopts,\
+no-tree-dominator-opts,no-tree-loop-optimize,no-tree-loop-vectorize,no-tree-slp-vectorize,no-expensive-optimizations,\
+no-rerun-cse-after-loop,no-cse-follow-jumps,no-schedule-insns2\")")
 #  define MEMOPT_I_SMALL_BEGIN _Pragma("GCC push_options") MEMOPT_I_SMALL
 #  define MEMOPT_I_SMALL_END   _Pragma("GCC pop_options")
 #else

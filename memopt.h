@@ -66,7 +66,6 @@
      api_ carve             one block cut into parts: count first, then hand out
      api_ ledger            who holds which bytes: now, at the peak
      api_ ledger_report     the same as a table for people, or behind an error
-     api_ ledger_export     snapshot for the viewer of PyTorch, trace
      api_ source            where bytes come from: your block, an allocator, counting only, your device
      api_ available         how much memory can still be had
      api_ pages             pages of the system as a source: reserved at once, committed as they are reached
@@ -100,7 +99,6 @@
           simulation        what is alive while a schedule runs
           solver            the table of the fastest schedules
      api_ schedule          which activations to keep, to make again, or to send away: the fastest within a budget
-     api_ plot              a schedule as a picture
      api_ graph             an engine's graph made into items for the planner
      api_ codec             activations in bf16 and 8 bits
      api_ callback          what a tape calls: the engine's layers, which take their memory piece by piece
@@ -174,7 +172,6 @@
      simulation       chains and their checks; buffers and actions; lists of actions
      solver           a chain in units; layout; solving; reading the table
      schedule         transfers beside the computing; for a budget, for an overhead
-     plot             going through the schedule; as text; as SVG
      compile          from actions to items and instructions; shapes; a budget and a table;
                       lossy copies for the textbook's schedules
      tape             instructions; passes; what may not overlap; passes that stand alone, and evaluations; describing;
@@ -695,6 +692,45 @@ MEMOPT_API memopt_usage memopt_ledger_usage(const memopt_ledger *ledger, memopt_
 MEMOPT_API memopt_usage memopt_ledger_total(const memopt_ledger *ledger);
 MEMOPT_API memopt_footprint memopt_ledger_footprint(const memopt_ledger *ledger);
 
+typedef enum memopt_ledger_kind {
+    MEMOPT_LEDGER_ALLOC, MEMOPT_LEDGER_FREE, MEMOPT_LEDGER_FAILED, MEMOPT_LEDGER_RETRIED,
+    MEMOPT_LEDGER_RESERVE, MEMOPT_LEDGER_RELEASE /* of a source's segment */
+} memopt_ledger_kind;
+
+typedef struct memopt_ledger_event {
+    uint64_t    time;    /* nanoseconds */
+    const void *address; /* FAILED: how many bytes were free */
+    const char *name;
+    size_t      bytes;
+    memopt_tag  tag;
+    uint32_t    step, layer;
+    short       kind;    /* a memopt_ledger_kind */
+    short       alone;   /* 1: a block that is tracked, and lay in no segment that is tracked */
+} memopt_ledger_event;
+
+typedef struct memopt_ledger_block { /* a live one */
+    const void *address;
+    const char *name;
+    size_t      bytes;
+    memopt_tag  tag;
+    uint32_t    step, layer;
+} memopt_ledger_block;
+
+typedef struct memopt_ledger_segment { /* what a source reserved */
+    const void *base;
+    size_t      reserved, committed;
+} memopt_ledger_segment;
+
+/** The tables, for reports and formats of your own (examples/parts/ledger_export.h): the entry behind `before`, NULL for
+    the first; NULL after the last. Events come from the oldest kept, blocks and segments in no order. Valid until the
+    ledger is written to. */
+MEMOPT_API const memopt_ledger_event   *memopt_ledger_next_event(const memopt_ledger *ledger,
+                                                                 const memopt_ledger_event *before);
+MEMOPT_API const memopt_ledger_block   *memopt_ledger_next_block(const memopt_ledger *ledger,
+                                                                 const memopt_ledger_block *before);
+MEMOPT_API const memopt_ledger_segment *memopt_ledger_next_segment(const memopt_ledger *ledger,
+                                                                   const memopt_ledger_segment *before);
+
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x01 /* for memory */
 /* @section api_ledger_report : api_ledger */
@@ -707,20 +743,6 @@ MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char 
 /** The line of memopt_error_text(), and behind it who holds most of the memory, by the ledger (NULL: without that). */
 MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, const memopt_error *error, char *buffer,
                                                size_t capacity, size_t *length);
-
-/* @section api_ledger_export : api_ledger_report */
-
-typedef enum memopt_export_format {
-    MEMOPT_EXPORT_REPORT,          /* a table for people */
-    MEMOPT_EXPORT_SNAPSHOT_JSON,   /* the fields of PyTorch's memory snapshot */
-    MEMOPT_EXPORT_SNAPSHOT_PICKLE, /* the same, in the form that its viewer opens */
-    MEMOPT_EXPORT_TRACE_JSON       /* Chrome and Perfetto: a counter for each tag over time */
-} memopt_export_format;
-
-/** Write what the ledger knows. Buffer, length and statuses as memopt_error_text() has them, ERR_ARGUMENT also for no
-    such format; a pickle has no 0 at its end. */
-MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format, char *buffer,
-                                              size_t capacity, size_t *length);
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
@@ -2181,6 +2203,12 @@ MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, con
                                                   const memopt_action *actions, size_t count, const memopt_host *host,
                                                   memopt_schedule_result *result);
 
+/** The bytes alive while each action runs, at most: count numbers. Else as memopt_schedule_simulate(); `live` may be
+    changed on failure. */
+MEMOPT_API memopt_status memopt_schedule_live(const memopt_chain *chain, const memopt_offload *offload,
+                                              const memopt_action *actions, size_t count, const memopt_host *host,
+                                              size_t *live);
+
 /**
  * The textbook's schedules: MEMOPT_SCHEDULE_ALL, _NONE, _EVERY, _SQRT. No table is needed.
  *
@@ -2262,21 +2290,6 @@ MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *sch
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x04 /* for activations */
-/* @section api_plot : api_schedule */
-
-typedef enum memopt_plot_format { MEMOPT_PLOT_TEXT, MEMOPT_PLOT_SVG } memopt_plot_format;
-
-/**
- * A schedule as a picture: segments across, time down. In text a letter for each segment and row: what is held and what
- * happens to it.
- *
- * buffer, capacity, length  as in memopt_ledger_export()
- * returns OK, ERR_ARGUMENT, ERR_STATE (the actions are no schedule of this chain), ERR_BUFFER, ERR_MEMORY
- */
-MEMOPT_API memopt_status memopt_schedule_plot(const memopt_chain *chain, const memopt_action *actions, size_t count,
-                                              memopt_plot_format format, const memopt_host *host, char *buffer,
-                                              size_t capacity, size_t *length);
-
 /* @section api_graph : api_plan
    For an engine that has a graph: nodes in the order in which their forwards run, and who reads whose value. When
    nothing is recomputed, a graph becomes lifetimes for the planner. */
@@ -2708,7 +2721,7 @@ MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *se
 
 /** A table for people: each segment's bytes, forwards, time predicted and measured (with a clock); peak predicted and
     measured; with `verify`, what was compared and what was not looked at. buffer, capacity, length as in
-    memopt_ledger_export(). */
+    memopt_ledger_report(). */
 MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffer, size_t capacity, size_t *length);
 
 /* @section api_stash : api_codec api_arena
@@ -7456,34 +7469,6 @@ MEMOPT_I_SMALL_END
    Bounded    All tables are made at creation. A table that is full leaves things out and counts what it left out: the
               sums stay exact, and report and snapshot say that they do not show everything. */
 
-enum memopt_i_event_kind { MEMOPT_I_EVENT_ALLOC, MEMOPT_I_EVENT_FREE, MEMOPT_I_EVENT_FAILED, MEMOPT_I_EVENT_RETRIED,
-                           MEMOPT_I_EVENT_RESERVE,
-    MEMOPT_I_EVENT_RELEASE };
-
-typedef struct memopt_i_event {
-    uint64_t time; /* nanoseconds */
-    const void *address; /* of a failed attempt: how many bytes were free */
-    const char *name;
-    size_t bytes;
-    memopt_tag tag;
-    uint32_t step, layer;
-    short action; /* of memopt_i_event_kind */
-    short alone;  /* a tracked block that lay in no tracked segment: the snapshot gives it one of its own */
-} memopt_i_event;
-
-typedef struct memopt_i_tracked_block { /* a live block; address NULL = a free place in the table */
-    const void *address;
-    const char *name;
-    size_t bytes;
-    memopt_tag tag;
-    uint32_t step, layer;
-} memopt_i_tracked_block;
-
-typedef struct memopt_i_source_segment {
-    const void *base;
-    size_t reserved, committed;
-} memopt_i_source_segment;
-
 typedef struct memopt_i_tag_name { char text[32]; } memopt_i_tag_name;
 
 struct memopt_ledger {
@@ -7493,7 +7478,7 @@ struct memopt_ledger {
     int rising;
     memopt_footprint held;
     uint32_t step, layer;
-    memopt_i_event last_failed;
+    memopt_ledger_event last_failed;
     uint64_t event_count; /* ever; the ring holds the last of them */
     size_t untracked_blocks, untracked_segments; /* live, but not in the tables */
     size_t clock_failures;
@@ -7501,10 +7486,9 @@ struct memopt_ledger {
         segment_capacity;
     memopt_usage      *tags;
     memopt_i_tag_name *names;
-    memopt_i_source_segment *segments;
-    memopt_i_event    *events;
-    memopt_i_tracked_block *blocks; /* a hash table with block_slots places, a power of two */
-    uint32_t          *order;  /* scratch of an export: the blocks by address */
+    memopt_ledger_segment *segments;
+    memopt_ledger_event    *events;
+    memopt_ledger_block *blocks; /* a hash table with block_slots places, a power of two */
 };
 
 static const char *const memopt_i_tag_names[MEMOPT_TAG_USER] = {
@@ -7518,10 +7502,9 @@ static void memopt_i_ledger_lay_out(memopt_ledger *l, memopt_carver *c) {
     (void)memopt_carve(c, 1, sizeof *l, 16);
     l->tags = (memopt_usage *)memopt_carve(c, l->tag_capacity, sizeof *l->tags, 16);
     l->names = (memopt_i_tag_name *)memopt_carve(c, l->tag_capacity, sizeof *l->names, 16);
-    l->segments = (memopt_i_source_segment *)memopt_carve(c, l->segment_capacity, sizeof *l->segments, 16);
-    l->events = (memopt_i_event *)memopt_carve(c, l->event_capacity, sizeof *l->events, 16);
-    l->blocks = (memopt_i_tracked_block *)memopt_carve(c, l->block_slots, sizeof *l->blocks, 16);
-    l->order = (uint32_t *)memopt_carve(c, l->block_capacity, sizeof *l->order, 16);
+    l->segments = (memopt_ledger_segment *)memopt_carve(c, l->segment_capacity, sizeof *l->segments, 16);
+    l->events = (memopt_ledger_event *)memopt_carve(c, l->event_capacity, sizeof *l->events, 16);
+    l->blocks = (memopt_ledger_block *)memopt_carve(c, l->block_slots, sizeof *l->blocks, 16);
     l->memory = c->bytes;
 }
 
@@ -7603,25 +7586,25 @@ MEMOPT_API void memopt_ledger_label(memopt_ledger *ledger, uint32_t step, uint32
 
 /* Segments, events and blocks tracked one by one. A source may stand on a block of another: the smallest one counts. */
 MEMOPT_I_SMALL_BEGIN
-static memopt_i_source_segment *memopt_i_ledger_segment(const memopt_ledger *l, const void *address) {
-    memopt_i_source_segment *best = NULL;
+static memopt_ledger_segment *memopt_i_ledger_segment(const memopt_ledger *l, const void *address) {
+    memopt_ledger_segment *best = NULL;
     size_t i;
 
     for (i = 0; i < l->segment_count; ++i) {
-        memopt_i_source_segment *s = &l->segments[i];
+        memopt_ledger_segment *s = &l->segments[i];
         if ((uintptr_t)address - (uintptr_t)s->base < s->reserved && (!best || s->reserved < best->reserved)) best = s;
     }
     return best;
 }
 MEMOPT_I_SMALL_END
 
-static void memopt_i_ledger_event(memopt_ledger *l, int action, memopt_tag tag, size_t bytes, const void *address,
-                                  const memopt_i_tracked_block *tracked, const char *name) {
-    memopt_i_event e;
+static void memopt_i_ledger_event(memopt_ledger *l, int kind, memopt_tag tag, size_t bytes, const void *address,
+                                  const memopt_ledger_block *tracked, const char *name) {
+    memopt_ledger_event e;
     uint64_t before = 0;
 
-    if (action != MEMOPT_I_EVENT_FAILED && !l->event_capacity) return;
-    e.action = (short)action;
+    if (kind != MEMOPT_LEDGER_FAILED && !l->event_capacity) return;
+    e.kind = (short)kind;
     e.tag = tag;
     e.bytes = bytes;
     e.address = address;
@@ -7639,7 +7622,7 @@ static void memopt_i_ledger_event(memopt_ledger *l, int action, memopt_tag tag, 
         }
         l->events[l->event_count++ % l->event_capacity] = e;
     }
-    if (action == MEMOPT_I_EVENT_FAILED) l->last_failed = e;
+    if (kind == MEMOPT_LEDGER_FAILED) l->last_failed = e;
 }
 
 /* Where the search for a block begins. */
@@ -7654,9 +7637,9 @@ static size_t memopt_i_ledger_slot(const memopt_ledger *l, const void *address) 
     return at;
 }
 
-static memopt_i_tracked_block *memopt_i_ledger_track(memopt_ledger *l, memopt_tag tag, size_t bytes,
+static memopt_ledger_block *memopt_i_ledger_track(memopt_ledger *l, memopt_tag tag, size_t bytes,
                                                      const void *address, const char *name) {
-    memopt_i_tracked_block *k;
+    memopt_ledger_block *k;
 
     if (!l->block_capacity) return NULL;
     k = address ? &l->blocks[memopt_i_ledger_slot(l, address)] : NULL;
@@ -7674,16 +7657,16 @@ static memopt_i_tracked_block *memopt_i_ledger_track(memopt_ledger *l, memopt_ta
     return k;
 }
 
-static memopt_i_tracked_block *memopt_i_ledger_find(const memopt_ledger *l, memopt_tag tag, size_t bytes,
+static memopt_ledger_block *memopt_i_ledger_find(const memopt_ledger *l, memopt_tag tag, size_t bytes,
                                                     const void *address) {
-    memopt_i_tracked_block *k;
+    memopt_ledger_block *k;
     if (!l->block_capacity || !address) return NULL;
     k = &l->blocks[memopt_i_ledger_slot(l, address)];
     return k->address && k->tag == tag && k->bytes == bytes ? k : NULL; /* else: one that shares its address, unknown */
 }
 
 /* Take a block out and close the gap: what comes behind and began its search at or before the gap moves into it. */
-static void memopt_i_ledger_untrack(memopt_ledger *l, const memopt_i_tracked_block *tracked) {
+static void memopt_i_ledger_untrack(memopt_ledger *l, const memopt_ledger_block *tracked) {
     size_t gap = (size_t)(tracked - l->blocks);
     size_t at;
     const size_t mask = l->block_slots - 1;
@@ -7725,7 +7708,7 @@ MEMOPT_API memopt_status memopt_ledger_add(memopt_ledger *ledger, memopt_tag tag
         ledger->total.peak = ledger->total.now;
         ledger->rising = 1;
     }
-    memopt_i_ledger_event(ledger, MEMOPT_I_EVENT_ALLOC, tag, bytes, address, memopt_i_ledger_track(ledger, tag, bytes,
+    memopt_i_ledger_event(ledger, MEMOPT_LEDGER_ALLOC, tag, bytes, address, memopt_i_ledger_track(ledger, tag, bytes,
         address, name), name);
     return MEMOPT_OK;
 }
@@ -7733,7 +7716,7 @@ MEMOPT_API memopt_status memopt_ledger_add(memopt_ledger *ledger, memopt_tag tag
 MEMOPT_API memopt_status memopt_ledger_remove(memopt_ledger *ledger, memopt_tag tag, size_t bytes,
                                               const void *address) {
     memopt_usage *u;
-    const memopt_i_tracked_block *tracked;
+    const memopt_ledger_block *tracked;
 
     if (!ledger) return MEMOPT_OK;
     if (tag >= ledger->tag_count) return MEMOPT_ERR_ARGUMENT;
@@ -7749,7 +7732,7 @@ MEMOPT_API memopt_status memopt_ledger_remove(memopt_ledger *ledger, memopt_tag 
     ledger->total.now -= bytes;
     --ledger->total.blocks;
     ++ledger->total.frees;
-    memopt_i_ledger_event(ledger, MEMOPT_I_EVENT_FREE, tag, bytes, address, tracked, tracked ? tracked->name : NULL);
+    memopt_i_ledger_event(ledger, MEMOPT_LEDGER_FREE, tag, bytes, address, tracked, tracked ? tracked->name : NULL);
     if (tracked) memopt_i_ledger_untrack(ledger, tracked);
     else if (ledger->block_capacity) --ledger->untracked_blocks;
     return MEMOPT_OK;
@@ -7765,7 +7748,7 @@ MEMOPT_API memopt_status memopt_ledger_failed(memopt_ledger *ledger, memopt_tag 
     ++ledger->tags[tag].failed;
     ++ledger->total.failed;
     if (ledger->held.committed > ledger->total.now) free_bytes = ledger->held.committed - ledger->total.now;
-    memopt_i_ledger_event(ledger, MEMOPT_I_EVENT_FAILED, tag, bytes, (const void *)(uintptr_t)free_bytes, NULL, NULL);
+    memopt_i_ledger_event(ledger, MEMOPT_LEDGER_FAILED, tag, bytes, (const void *)(uintptr_t)free_bytes, NULL, NULL);
     return MEMOPT_OK;
 }
 
@@ -7774,7 +7757,7 @@ MEMOPT_API memopt_status memopt_ledger_retried(memopt_ledger *ledger, memopt_tag
     if (tag >= ledger->tag_count) return MEMOPT_ERR_ARGUMENT;
     ++ledger->tags[tag].retried;
     ++ledger->total.retried;
-    memopt_i_ledger_event(ledger, MEMOPT_I_EVENT_RETRIED, tag, bytes, NULL, NULL, NULL);
+    memopt_i_ledger_event(ledger, MEMOPT_LEDGER_RETRIED, tag, bytes, NULL, NULL, NULL);
     return MEMOPT_OK;
 }
 
@@ -7804,9 +7787,36 @@ MEMOPT_API memopt_footprint memopt_ledger_footprint(const memopt_ledger *ledger)
     return ledger ? ledger->held : held;
 }
 
+MEMOPT_API const memopt_ledger_event *memopt_ledger_next_event(const memopt_ledger *ledger,
+                                                               const memopt_ledger_event *before) {
+    const uint64_t count = ledger ? ledger->event_count : 0;
+    size_t at;
+
+    if (!count) return NULL;
+    if (!before) at = count > ledger->event_capacity ? (size_t)(count % ledger->event_capacity) : 0;
+    else if (before == &ledger->events[(count - 1) % ledger->event_capacity]) return NULL;
+    else at = (size_t)(before + 1 - ledger->events) % ledger->event_capacity;
+    return &ledger->events[at];
+}
+
+MEMOPT_API const memopt_ledger_block *memopt_ledger_next_block(const memopt_ledger *ledger,
+                                                               const memopt_ledger_block *before) {
+    size_t at = before ? (size_t)(before - ledger->blocks) + 1 : 0;
+
+    while (ledger && at < ledger->block_slots && !ledger->blocks[at].address) ++at;
+    return ledger && at < ledger->block_slots ? &ledger->blocks[at] : NULL;
+}
+
+MEMOPT_API const memopt_ledger_segment *memopt_ledger_next_segment(const memopt_ledger *ledger,
+                                                                   const memopt_ledger_segment *before) {
+    const size_t at = before ? (size_t)(before - ledger->segments) + 1 : 0;
+
+    return ledger && at < ledger->segment_count ? &ledger->segments[at] : NULL;
+}
+
 /* What the sources report. A segment that found no place in the table is in the sums all the same. */
 static void memopt_i_ledger_commit_by(memopt_ledger *l, const void *start, size_t more, size_t less) {
-    memopt_i_source_segment *s = l ? memopt_i_ledger_segment(l, start) : NULL;
+    memopt_ledger_segment *s = l ? memopt_i_ledger_segment(l, start) : NULL;
 
     if (!l) return;
     if (s) s->committed += more - less;
@@ -7815,7 +7825,7 @@ static void memopt_i_ledger_commit_by(memopt_ledger *l, const void *start, size_
 }
 
 static void memopt_i_ledger_reserved(memopt_ledger *l, const void *base, size_t bytes, size_t committed) {
-    const memopt_i_source_segment s = { base, bytes, 0 };
+    const memopt_ledger_segment s = { base, bytes, 0 };
 
     if (!l) return;
     l->held.reserved += bytes;
@@ -7823,7 +7833,7 @@ static void memopt_i_ledger_reserved(memopt_ledger *l, const void *base, size_t 
     if (l->segment_count == l->segment_capacity) ++l->untracked_segments;
     else {
         l->segments[l->segment_count++] = s;
-        memopt_i_ledger_event(l, MEMOPT_I_EVENT_RESERVE, MEMOPT_TAG_OTHER, bytes, base, NULL, NULL);
+        memopt_i_ledger_event(l, MEMOPT_LEDGER_RESERVE, MEMOPT_TAG_OTHER, bytes, base, NULL, NULL);
     }
     memopt_i_ledger_commit_by(l, base, committed, 0);
 }
@@ -7831,7 +7841,7 @@ static void memopt_i_ledger_reserved(memopt_ledger *l, const void *base, size_t 
 /* `committed`: what of it was; for one that is not in the table, that was booked to the segment it stands on, if
    any. */
 static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t bytes, size_t committed) {
-    memopt_i_source_segment *s = l ? memopt_i_ledger_segment(l, base) : NULL;
+    memopt_ledger_segment *s = l ? memopt_i_ledger_segment(l, base) : NULL;
 
     if (!l) return;
     l->held.reserved -= bytes;
@@ -7843,7 +7853,7 @@ static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t 
     }
     l->held.committed -= committed;
     *s = l->segments[--l->segment_count];
-    memopt_i_ledger_event(l, MEMOPT_I_EVENT_RELEASE, MEMOPT_TAG_OTHER, bytes, base, NULL, NULL);
+    memopt_i_ledger_event(l, MEMOPT_LEDGER_RELEASE, MEMOPT_TAG_OTHER, bytes, base, NULL, NULL);
 }
 
 #endif /* groups */
@@ -7872,7 +7882,7 @@ static void memopt_i_report_row(memopt_i_writer *o, const char *name, const memo
 }
 
 static void memopt_i_report_failures(memopt_i_writer *o, const memopt_ledger *l) {
-    const memopt_i_event *e = &l->last_failed;
+    const memopt_ledger_event *e = &l->last_failed;
 
     if (l->total.failed) {
         memopt_i_put_text_number(o, "failed attempts: ", l->total.failed);
@@ -7955,408 +7965,6 @@ MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char 
 }
 MEMOPT_I_SMALL_END
 
-
-/* @section ledger_export : ledger_report api_ledger_export
-   One walk writes the snapshot twice: as JSON, and as a pickle of protocol 2 (Python's own format, read back with
-   pickle.load). A document is made of dicts, lists, texts and numbers; what differs is how each begins and ends. */
-
-MEMOPT_I_SMALL_BEGIN
-
-typedef struct memopt_i_document {
-    memopt_i_writer out;
-    int pickle;
-    int comma; /* JSON: one is due before the next item */
-} memopt_i_document;
-
-static void memopt_i_document_item(memopt_i_document *d) {
-    if (!d->pickle && d->comma) memopt_i_put_text(&d->out, ", ");
-    d->comma = 1;
-}
-
-static void memopt_i_document_begin(memopt_i_document *d, int dict) {
-    memopt_i_document_item(d);
-    if (d->pickle) memopt_i_put_text(&d->out, dict ? "}(" : "](");
-    else memopt_i_put_text(&d->out, dict ? "{" : "[");
-    d->comma = 0;
-}
-
-static void memopt_i_document_end(memopt_i_document *d, int dict) {
-    if (d->pickle) memopt_i_put_text(&d->out, dict ? "u" : "e");
-    else memopt_i_put_text(&d->out, dict ? "}" : "]");
-    d->comma = 1;
-}
-
-/* Names may hold anything: UTF-8 is written through; control characters and bytes that are no UTF-8 become question
-   marks. The length stays, which a pickle tells before the text. */
-static void memopt_i_document_text(memopt_i_document *d, const char *text) {
-    const size_t length = strlen(text);
-    size_t i, bytes;
-
-    memopt_i_document_item(d);
-    if (d->pickle) {
-        memopt_i_put_text(&d->out, "X");
-        memopt_i_little_endian(&d->out, length, 4);
-    }
-    else memopt_i_put_text(&d->out, "\"");
-    for (i = 0; i < length; i += bytes ? bytes : 1) {
-        bytes = memopt_i_utf8(text + i);
-        if (!d->pickle && (text[i] == '"' || text[i] == '\\')) memopt_i_put_text(&d->out, "\\");
-        memopt_i_put(&d->out, bytes ? text + i : "?", bytes ? bytes : 1);
-    }
-    if (!d->pickle) memopt_i_put_text(&d->out, "\"");
-}
-
-static void memopt_i_document_number(memopt_i_document *d, uint64_t n) {
-    int bytes;
-
-    memopt_i_document_item(d);
-    if (!d->pickle) {
-        memopt_i_put_number(&d->out, n);
-        return;
-    }
-    if (n <= 0x7fffffff) {
-        memopt_i_put_text(&d->out, "J");
-        memopt_i_little_endian(&d->out, n, 4);
-        return;
-    }
-    bytes = (int)(memopt_i_high_bit(n) + 9) / 8; /* with a sign bit. No more than it needs: the viewer cannot */
-    memopt_i_put_text(&d->out, "\x8a");        /* add numbers of 9 bytes to numbers of 8 */
-    memopt_i_little_endian(&d->out, (uint64_t)bytes, 1);
-    memopt_i_little_endian(&d->out, n, bytes);
-}
-
-static void memopt_i_document_key(memopt_i_document *d, const char *key) {
-    memopt_i_document_text(d, key);
-    if (!d->pickle) memopt_i_put_text(&d->out, ": ");
-    d->comma = 0;
-}
-
-static void memopt_i_document_field(memopt_i_document *d, const char *key, uint64_t n) {
-    memopt_i_document_key(d, key);
-    memopt_i_document_number(d, n);
-}
-
-static void memopt_i_document_text_field(memopt_i_document *d, const char *key, const char *text) {
-    memopt_i_document_key(d, key);
-    memopt_i_document_text(d, text);
-}
-
-static void memopt_i_document_begin_field(memopt_i_document *d, const char *key, int dict) {
-    memopt_i_document_key(d, key);
-    memopt_i_document_begin(d, dict);
-}
-
-/* The two zeros of the pool that everything is in: a tuple, because scripts compare it with one. */
-static void memopt_i_document_pool(memopt_i_document *d, const char *key) {
-    memopt_i_document_key(d, key);
-    if (!d->pickle) memopt_i_document_begin(d, 0);
-    memopt_i_document_number(d, 0);
-    memopt_i_document_number(d, 0);
-    if (d->pickle) memopt_i_put_text(&d->out, "\x86");
-    else memopt_i_document_end(d, 0);
-}
-
-/* A long list is filled a thousand items at a time, as Python does: the viewer takes each as arguments of a call. */
-static void memopt_i_document_pause(memopt_i_document *d, uint64_t done) {
-    if (d->pickle && done % 1000 == 999) memopt_i_put_text(&d->out, "e(");
-}
-
-/* The snapshot. A "stack frame" is where a block comes from: tag and name, step, layer. Blocks that lie in a segment
-   tile it together with the free bytes between them; a block of yours that lies in none is a segment of its own.
-   A block that overlaps the one before it, or the segment's end, is left out: a segment is never more than full. */
-static uint64_t memopt_i_known_address(const void *blocks, uint32_t i) {
-    return (uintptr_t)((const memopt_i_tracked_block *)blocks)[i].address;
-}
-
-static void memopt_i_ledger_sort(const memopt_ledger *l) {
-    size_t i;
-    size_t n = 0;
-
-    for (i = 0; i < l->block_slots; ++i)
-        if (l->blocks[i].address) l->order[n++] = (uint32_t)i;
-    memopt_i_sort(l->order, n, memopt_i_known_address, l->blocks);
-}
-
-static void memopt_i_snapshot_frame(memopt_i_document *d, const char *filename, uint32_t line, const char *name) {
-    memopt_i_document_begin(d, 1);
-    memopt_i_document_text_field(d, "filename", filename);
-    memopt_i_document_field(d, "line", line);
-    memopt_i_document_text_field(d, "name", name);
-    memopt_i_document_end(d, 1);
-}
-
-static void memopt_i_snapshot_frames(memopt_i_document *d, const memopt_ledger *l, memopt_tag tag, const char *name,
-                                     uint32_t step, uint32_t layer) {
-    char where[32];
-    memopt_i_writer o = memopt_i_writer_begin(where, sizeof where);
-    const char *const tag_name = memopt_ledger_tag_name(l, tag);
-
-    memopt_i_put_text_number(&o, "step ", step);
-    (void)memopt_i_writer_end(&o, 1, NULL);
-    memopt_i_document_begin_field(d, "frames", 0);
-    memopt_i_snapshot_frame(d, where, layer, name ? name : tag_name);
-    memopt_i_snapshot_frame(d, "memopt", tag, tag_name);
-    memopt_i_document_end(d, 0);
-}
-
-static void memopt_i_snapshot_no_frames(memopt_i_document *d) {
-    memopt_i_document_begin_field(d, "frames", 0);
-    memopt_i_document_end(d, 0);
-}
-
-static void memopt_i_snapshot_block(memopt_i_document *d, const memopt_ledger *l, uintptr_t address, size_t bytes,
-                                    const memopt_i_tracked_block *k) {
-    memopt_i_document_begin(d, 1);
-    memopt_i_document_field(d, "address", address);
-    memopt_i_document_field(d, "size", bytes);
-    memopt_i_document_field(d, "requested_size", k ? bytes : 0);
-    memopt_i_document_text_field(d, "state", k ? "active_allocated" : "inactive");
-    if (k) memopt_i_snapshot_frames(d, l, k->tag, k->name, k->step, k->layer);
-    else memopt_i_snapshot_no_frames(d);
-    memopt_i_document_end(d, 1);
-}
-
-/* The first of the blocks order[i..last) that lies in `s` (NULL: in none) and in its bytes from `at` on; or last. */
-static size_t memopt_i_snapshot_next(const memopt_ledger *l, const memopt_i_source_segment *s, size_t at, size_t i,
-                                     size_t last) {
-    for (; s && i < last; ++i) {
-        const memopt_i_tracked_block *k = &l->blocks[l->order[i]];
-        const size_t offset = (size_t)((uintptr_t)k->address - (uintptr_t)s->base);
-        if (offset >= at && k->bytes <= s->reserved - offset && memopt_i_ledger_segment(l, k->address) == s) return i;
-    }
-    return i;
-}
-
-static void memopt_i_snapshot_blocks(memopt_i_document *d, const memopt_ledger *l, const memopt_i_source_segment *s,
-                                     size_t first, size_t last) {
-    const uintptr_t base = (uintptr_t)(s ? s->base : l->blocks[l->order[first]].address);
-    size_t i;
-    size_t at = 0;
-    uint64_t done = 0;
-
-    memopt_i_document_begin(d, 0);
-    for (i = first; (i = memopt_i_snapshot_next(l, s, at, i, last)) < last; ++i) {
-        const memopt_i_tracked_block *k = &l->blocks[l->order[i]];
-        const size_t offset = (size_t)((uintptr_t)k->address - base);
-
-        if (offset > at) memopt_i_snapshot_block(d, l, base + at, offset - at, NULL);
-        memopt_i_snapshot_block(d, l, base + offset, k->bytes, k);
-        at = offset + k->bytes;
-        memopt_i_document_pause(d, done++);
-    }
-    if (s && s->reserved > at) memopt_i_snapshot_block(d, l, base + at, s->reserved - at, NULL);
-    memopt_i_document_end(d, 0);
-}
-
-/* The segment `s` with the blocks order[first..last); NULL: the block order[first] alone. */
-static void memopt_i_snapshot_segment(memopt_i_document *d, const memopt_ledger *l, const memopt_i_source_segment *s,
-                                      size_t first, size_t last) {
-    size_t i;
-    size_t at = 0;
-    size_t active = 0;
-
-    for (i = first; (i = memopt_i_snapshot_next(l, s, at, i, last)) < last; ++i) {
-        const memopt_i_tracked_block *k = &l->blocks[l->order[i]];
-        active += k->bytes;
-        if (s) at = (size_t)((uintptr_t)k->address - (uintptr_t)s->base) + k->bytes;
-    }
-    memopt_i_document_begin(d, 1);
-    memopt_i_document_field(d, "device", 0);
-    memopt_i_document_field(d, "address", (uintptr_t)(s ? s->base : l->blocks[l->order[first]].address));
-    memopt_i_document_field(d, "total_size", s ? s->reserved : active);
-    memopt_i_document_field(d, "allocated_size", active);
-    memopt_i_document_field(d, "active_size", active);
-    memopt_i_document_field(d, "requested_size", active);
-    memopt_i_document_field(d, "stream", 0);
-    memopt_i_document_text_field(d, "segment_type", "large");
-    memopt_i_document_pool(d, "segment_pool_id");
-    memopt_i_snapshot_no_frames(d);
-    memopt_i_document_key(d, "blocks");
-    memopt_i_snapshot_blocks(d, l, s, first, last);
-    memopt_i_document_end(d, 1);
-}
-
-static void memopt_i_snapshot_segments(memopt_i_document *d, const memopt_ledger *l) {
-    size_t i, first, last;
-    uint64_t done = 0;
-
-    memopt_i_ledger_sort(l);
-    memopt_i_document_begin(d, 0);
-    for (i = 0; i < l->segment_count; ++i) {
-        const uintptr_t base = (uintptr_t)l->segments[i].base;
-
-        for (first = 0; first < l->block_count && (uintptr_t)l->blocks[l->order[first]].address < base; ++first) {}
-        for (last = first; last < l->block_count; ++last)
-            if ((uintptr_t)l->blocks[l->order[last]].address - base >= l->segments[i].reserved) break;
-        memopt_i_snapshot_segment(d, l, &l->segments[i], first, last);
-        memopt_i_document_pause(d, done++);
-    }
-    for (i = 0; i < l->block_count; ++i) {
-        if (memopt_i_ledger_segment(l, l->blocks[l->order[i]].address)) continue;
-        memopt_i_snapshot_segment(d, l, NULL, i, i + 1);
-        memopt_i_document_pause(d, done++);
-    }
-    memopt_i_document_end(d, 0);
-}
-
-static void memopt_i_snapshot_event(memopt_i_document *d, const memopt_ledger *l, const memopt_i_event *e,
-                                    const char *action) {
-    const int failed = e->action == MEMOPT_I_EVENT_FAILED;
-
-    memopt_i_document_begin(d, 1);
-    memopt_i_document_text_field(d, "action", action);
-    memopt_i_document_field(d, "addr", failed ? 0 : (uintptr_t)e->address);
-    memopt_i_document_field(d, "size", e->bytes);
-    memopt_i_document_field(d, "stream", 0);
-    memopt_i_document_field(d, "time_us", e->time / 1000);
-    if (failed) memopt_i_document_field(d, "device_free", (uintptr_t)e->address);
-    memopt_i_document_pool(d, "pool_id");
-    memopt_i_snapshot_frames(d, l, e->tag, e->name, e->step, e->layer);
-    memopt_i_document_end(d, 1);
-}
-
-static void memopt_i_snapshot_events(memopt_i_document *d, const memopt_ledger *l, const memopt_i_event *e) {
-    switch (e->action) {
-    case MEMOPT_I_EVENT_ALLOC:
-        if (e->alone) memopt_i_snapshot_event(d, l, e, "segment_alloc");
-        memopt_i_snapshot_event(d, l, e, "alloc");
-        break;
-    case MEMOPT_I_EVENT_FREE:
-        memopt_i_snapshot_event(d, l, e, "free_requested");
-        memopt_i_snapshot_event(d, l, e, "free_completed");
-        if (e->alone) memopt_i_snapshot_event(d, l, e, "segment_free");
-        break;
-    case MEMOPT_I_EVENT_FAILED:
-        memopt_i_snapshot_event(d, l, e, "oom");
-        break;
-    case MEMOPT_I_EVENT_RESERVE:
-        memopt_i_snapshot_event(d, l, e, "segment_alloc");
-        break;
-    case MEMOPT_I_EVENT_RELEASE:
-        memopt_i_snapshot_event(d, l, e, "segment_free");
-        break;
-    default:
-        break; /* a retry has no name there */
-    }
-}
-
-static uint64_t memopt_i_oldest_event(const memopt_ledger *l) {
-    return l->event_count > l->event_capacity ? l->event_count - l->event_capacity : 0;
-}
-
-static void memopt_i_snapshot(memopt_i_document *d, const memopt_ledger *l) {
-    uint64_t i;
-
-    if (d->pickle) memopt_i_put(&d->out, "\x80\x02", 2);
-    memopt_i_document_begin(d, 1);
-    memopt_i_document_key(d, "segments");
-    memopt_i_snapshot_segments(d, l);
-    memopt_i_document_begin_field(d, "device_traces", 0);
-    memopt_i_document_begin(d, 0);
-    for (i = memopt_i_oldest_event(l); i < l->event_count; ++i) {
-        memopt_i_snapshot_events(d, l, &l->events[i % l->event_capacity]);
-        memopt_i_document_pause(d, i);
-    }
-    memopt_i_document_end(d, 0);
-    memopt_i_document_end(d, 0);
-    memopt_i_document_end(d, 1);
-    if (d->pickle) memopt_i_put_text(&d->out, ".");
-}
-
-/* The trace: the running sum of each tag as a counter, failures as instants. The ring may have lost its beginning, so
-   the sums begin with what is live now less what the ring says came and went. */
-static void memopt_i_trace_event(memopt_i_document *d, const char *name, const char *phase, uint64_t time,
-                                 const char *key, uint64_t value) {
-    memopt_i_document_begin(d, 1);
-    memopt_i_document_text_field(d, "name", name);
-    memopt_i_document_text_field(d, "ph", phase);
-    if (*phase == 'i') memopt_i_document_text_field(d, "s", "g");
-    memopt_i_document_field(d, "pid", 0);
-    memopt_i_document_field(d, "tid", 0);
-    memopt_i_document_field(d, "ts", time / 1000);
-    memopt_i_document_begin_field(d, "args", 1);
-    memopt_i_document_field(d, key, value);
-    memopt_i_document_end(d, 1);
-    memopt_i_document_end(d, 1);
-}
-
-static void memopt_i_trace_tag(memopt_i_document *d, const memopt_ledger *l, memopt_tag tag) {
-    const uint64_t first = memopt_i_oldest_event(l);
-    const char *name = l->names[tag].text;
-    size_t sum = l->tags[tag].now;
-    uint64_t i;
-    int any = 0;
-
-    for (i = l->event_count; i-- > first;) { /* back to what it was at the first event */
-        const memopt_i_event *e = &l->events[i % l->event_capacity];
-
-        if (e->tag == tag && e->action == MEMOPT_I_EVENT_ALLOC) {
-            sum -= e->bytes;
-            any = 1;
-        }
-        if (e->tag == tag && e->action == MEMOPT_I_EVENT_FREE) {
-            sum += e->bytes;
-            any = 1;
-        }
-    }
-    if (!any && !sum) return;
-    if (l->event_count) memopt_i_trace_event(d, name, "C", l->events[first % l->event_capacity].time, "bytes", sum);
-    for (i = first; i < l->event_count; ++i) {
-        const memopt_i_event *e = &l->events[i % l->event_capacity];
-        if (e->tag != tag || (e->action != MEMOPT_I_EVENT_ALLOC && e->action != MEMOPT_I_EVENT_FREE)) continue;
-        sum = e->action == MEMOPT_I_EVENT_ALLOC ? sum + e->bytes : sum - e->bytes;
-        memopt_i_trace_event(d, name, "C", e->time, "bytes", sum);
-    }
-}
-
-static void memopt_i_trace(memopt_i_document *d, const memopt_ledger *l) {
-    const uint64_t first = memopt_i_oldest_event(l);
-    uint32_t step = 0;
-    uint64_t i;
-    size_t tag;
-
-    memopt_i_document_begin(d, 1);
-    memopt_i_document_text_field(d, "displayTimeUnit", "ms");
-    memopt_i_document_begin_field(d, "traceEvents", 0);
-    for (tag = 0; tag < l->tag_count; ++tag) memopt_i_trace_tag(d, l, (memopt_tag)tag);
-    for (i = first; i < l->event_count; ++i) {
-        const memopt_i_event *e = &l->events[i % l->event_capacity];
-
-        if (i == first || e->step != step) memopt_i_trace_event(d, "step", "i", e->time, "step", e->step);
-        step = e->step;
-        if (e->action == MEMOPT_I_EVENT_FAILED)
-            memopt_i_trace_event(d, "out of memory", "i", e->time, "bytes", e->bytes);
-        if (e->action == MEMOPT_I_EVENT_RETRIED) memopt_i_trace_event(d, "retried", "i", e->time, "bytes", e->bytes);
-    }
-    memopt_i_document_end(d, 0);
-    memopt_i_document_end(d, 1);
-}
-
-MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format, char *buffer,
-                                              size_t capacity, size_t *length) {
-    memopt_i_document d;
-
-    if (!ledger || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
-    d.out = memopt_i_writer_begin(buffer, capacity);
-    d.comma = 0;
-    d.pickle = format == MEMOPT_EXPORT_SNAPSHOT_PICKLE;
-    switch (format) {
-    case MEMOPT_EXPORT_REPORT:
-        memopt_i_report(&d.out, ledger);
-        break;
-    case MEMOPT_EXPORT_SNAPSHOT_JSON:
-    case MEMOPT_EXPORT_SNAPSHOT_PICKLE:
-        memopt_i_snapshot(&d, ledger);
-        break;
-    case MEMOPT_EXPORT_TRACE_JSON:
-        memopt_i_trace(&d, ledger);
-        break;
-    default: return MEMOPT_ERR_ARGUMENT;
-    }
-    return memopt_i_writer_end(&d.out, !d.pickle, length);
-}
-
-MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
@@ -22163,9 +21771,8 @@ static memopt_status memopt_i_simulation_refuse_unended(const memopt_i_simulatio
 }
 
 static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_offload *offload,
-                                       const memopt_action *actions,
-                                       size_t count, const memopt_host *host, memopt_schedule_result *r,
-                                       memopt_error *error) {
+                                       const memopt_action *actions, size_t count, const memopt_host *host,
+                                       size_t *live, memopt_schedule_result *r, memopt_error *error) {
     memopt_i_simulation w;
     size_t t;
     memopt_status s = memopt_i_simulation_open(&w, chain, offload, host, error);
@@ -22174,8 +21781,12 @@ static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_o
     if (s) return s;
     for (t = 0; t < count && !s; ++t) {
         const size_t peak = w.peak; /* NOLINT(clang-analyzer-*): it is open */
+
+        w.peak = w.live; /* from here on: the peak of this action */
         s = memopt_i_simulation_step(&w, actions[t]);
         if (s || w.peak > peak) r->at = t;
+        if (live) live[t] = w.peak;
+        w.peak = memopt_i_max(w.peak, peak);
         if (s) (void)memopt_i_fail_at(error, s, w.reason, "action", t);
         if (actions[t].op <= MEMOPT_ACTION_FORWARD_SAVE) ++r->forwards;
     }
@@ -22228,21 +21839,36 @@ static void memopt_i_action_list_reverse(memopt_i_action_list *l, size_t first, 
 
 MEMOPT_I_SMALL_BEGIN
 
-MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_offload *offload,
-                                                  const memopt_action *actions, size_t count, const memopt_host *host,
-                                                  memopt_schedule_result *result) {
-    memopt_schedule_result r;
+static memopt_status memopt_i_simulate_checked(const memopt_chain *chain, const memopt_offload *offload,
+                                               const memopt_action *actions, size_t count, const memopt_host *host,
+                                               size_t *live, memopt_schedule_result *r) {
     memopt_status s;
 
     if (!chain) return MEMOPT_ERR_ARGUMENT;
     s = memopt_i_chain_check(chain, chain->error);
     if (!s) s = memopt_i_action_list_check(chain->error, "actions is NULL, and count is not 0", actions, count);
     if (!s && offload) s = memopt_i_offload_check(offload, chain->error);
-    if (s) return s;
-    s = memopt_i_simulate(chain, offload, actions, count, host, &r, chain->error);
+    return s ? s : memopt_i_simulate(chain, offload, actions, count, host, live, r, chain->error);
+}
+
+MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_offload *offload,
+                                                  const memopt_action *actions, size_t count, const memopt_host *host,
+                                                  memopt_schedule_result *result) {
+    memopt_schedule_result r;
+    const memopt_status s = memopt_i_simulate_checked(chain, offload, actions, count, host, NULL, &r);
+
     if (result && !s) *result = r;
     if (result && s == MEMOPT_ERR_STATE) result->at = r.at;
     return s;
+}
+
+MEMOPT_API memopt_status memopt_schedule_live(const memopt_chain *chain, const memopt_offload *offload,
+                                              const memopt_action *actions, size_t count, const memopt_host *host,
+                                              size_t *live) {
+    memopt_schedule_result r;
+
+    if (chain && count && !live) return memopt_i_fail(chain->error, MEMOPT_ERR_ARGUMENT, "live is NULL");
+    return memopt_i_simulate_checked(chain, offload, actions, count, host, live, &r);
 }
 
 static size_t memopt_i_square_root(size_t n) { /* rounded up; n is small */
@@ -23529,7 +23155,7 @@ static double memopt_i_overlap_cost(memopt_i_overlap *o, size_t at, size_t lengt
     memopt_status s;
 
     memopt_i_overlap_move(o->actions, at, length, by);
-    s = memopt_i_simulate(&o->p->chain, &o->p->offload, o->actions, o->count, o->host, &r, NULL);
+    s = memopt_i_simulate(&o->p->chain, &o->p->offload, o->actions, o->count, o->host, NULL, &r, NULL);
     memopt_i_overlap_move(o->actions, (size_t)((ptrdiff_t)at + by), length, -by);
     return s || r.peak > o->limit ? -1 : r.cost;
 }
@@ -23603,7 +23229,7 @@ static memopt_status memopt_i_overlap_best(memopt_i_overlap *o, size_t peak) {
 
             o->count = p->solution[b][i].count;
             o->limit = p->solution[b][i].peak;
-            if (!s) s = memopt_i_simulate(&p->chain, &p->offload, o->actions, o->count, o->host, &r, p->error);
+            if (!s) s = memopt_i_simulate(&p->chain, &p->offload, o->actions, o->count, o->host, NULL, &r, p->error);
             if (s) return s;
             o->cost = r.cost;
             memopt_i_overlap_relax(o);
@@ -23666,7 +23292,7 @@ static memopt_status memopt_i_schedule_deliver(const memopt_schedule *p, const m
         return memopt_i_action_list_fits(p->error, capacity, l.count);
     }
     if (!s && !p->offload.overlap) s = memopt_i_schedule_list(p, solution, actions);
-    if (!s) s = memopt_i_simulate(&p->chain, &p->offload, actions, l.count, host, &r, p->error);
+    if (!s) s = memopt_i_simulate(&p->chain, &p->offload, actions, l.count, host, NULL, &r, p->error);
     if (!s && result) *result = r;
     return s;
 }
@@ -23747,406 +23373,6 @@ MEMOPT_I_SMALL_END
 #endif /* groups */
 #ifndef MEMOPT_I_WIDTH /* of a group */
 #if MEMOPT_I_GROUPS & 0x04 /* for activations */
-/* @section plot : simulation text carve host api_plot
-   A schedule as a picture: a column for the input and for each segment, time down, a row for each action that takes
-   time. The pattern tells whether a schedule is good: a diagonal down to the right is the first forward, one down to
-   the left the backward, and every short one in between is work done again; what stands between them is the memory it
-   took.
-   Idea       The picture is another simulation, which knows what is held. As text, each row shows the state of all
-              columns, and the action in its own. As SVG, what is held from one row to another is one bar, so that the
-              file grows with the actions and not with the picture. Bars are drawn in layers, since what saves more must
-              lie on top: copies, outputs, saved parts, then the actions, then the bytes alive beside them.
-   Invariant  Bytes of a row are the most that are alive while its action runs; the largest is the schedule's peak.
-   Cost       Text: rows times columns. SVG: about 60 bytes an action and layer. Memory: 4 bytes a segment and a
-              simulation.
-   Trap       The list does not tell what a transfer costs, so costs here are those of computing. */
-
-MEMOPT_I_SMALL_BEGIN
-
-/* of bars, the upper last */
-typedef enum memopt_i_plot_layer { MEMOPT_I_LAYER_COPIES, MEMOPT_I_LAYER_OUTPUTS,
-                                   MEMOPT_I_LAYER_PARTS } memopt_i_plot_layer;
-
-enum { /* of the SVG, in pixels; CELL in units of the scaled drawing, of which one cell is so many wide and high */
-    MEMOPT_I_PLOT_LEFT = 64, MEMOPT_I_PLOT_TOP = 116, MEMOPT_I_PLOT_CURVE = 200, MEMOPT_I_PLOT_GAP = 28,
-    MEMOPT_I_PLOT_LEAST = 880, MEMOPT_I_PLOT_CELL = 10
-};
-
-typedef struct memopt_i_plot {
-    memopt_i_writer      out;
-    const memopt_chain  *chain;
-    const memopt_action *actions;
-    size_t               count, rows;
-    memopt_schedule_result sum; /* of the whole schedule */
-    memopt_i_simulation  simulation;
-    void                *memory; /* of the simulation */
-    uint32_t            *since;  /* of each column: the row in which its bar begins */
-    memopt_action        action; /* the one that has just run */
-    size_t               row, live; /* rows so far; the most bytes alive while it ran */
-    size_t               width, height; /* of the SVG's grid */
-} memopt_i_plot;
-
-/* A text in which each # stands for the next number. */
-static void memopt_i_put_numbers(memopt_i_writer *o, const char *text, const size_t *numbers) {
-    for (; *text; ++text) {
-        if (*text == '#') memopt_i_put_number(o, *numbers++);
-        else memopt_i_put(o, text, 1);
-    }
-}
-
-static void memopt_i_plot_title(memopt_i_plot *s) {
-    memopt_i_writer *o = &s->out;
-    const double least = s->sum.cost - s->sum.extra;
-
-    memopt_i_put_number(o, s->chain->count);
-    memopt_i_put_text_bytes(o, s->chain->count == 1 ? " segment: peak " : " segments: peak ", s->sum.peak);
-    memopt_i_put_text(o, ", cost ");
-    memopt_i_put_real(o, s->sum.cost);
-    if (least > 0) {
-        memopt_i_put_text(o, ", ");
-        memopt_i_put_real(o, s->sum.extra / least * 100);
-        memopt_i_put_text(o, "% above keeping all");
-    }
-    memopt_i_put_text_number(o, "; ", s->sum.forwards);
-    memopt_i_put_text_number(o, " forwards, ", s->sum.forwards - s->chain->count);
-    memopt_i_put_text(o, " of them again");
-}
-
-/* ---- going through the schedule ---- */
-
-/* an offload store that any list can use */
-static const memopt_offload memopt_i_plot_offload = { MEMOPT_OFFLOAD_UNLIMITED, 0, 0, 0, 0, 0 };
-
-static int memopt_i_plot_has_row(memopt_action a) { return a.op != MEMOPT_ACTION_DROP && a.op != MEMOPT_ACTION_FORGET; }
-
-/* The column of an action: that of the value it makes, moves or consumes; 0 is the input. */
-static size_t memopt_i_plot_column(memopt_action a) { return (size_t)a.index + (a.op <= MEMOPT_ACTION_BACKWARD); }
-
-static void memopt_i_plot_begin(memopt_i_plot *s) {
-    memopt_i_simulation_begin(&s->simulation, s->chain, &memopt_i_plot_offload, s->memory);
-    s->row = 0;
-}
-
-static void memopt_i_plot_step(memopt_i_plot *s, size_t i) {
-    s->action = s->actions[i];
-    s->simulation.peak = s->simulation.live; /* from here on: the peak of this action */
-    (void)memopt_i_simulation_step(&s->simulation, s->action); /* it can be: all have been gone through before */
-    s->live = s->simulation.peak;
-    s->row += (size_t)memopt_i_plot_has_row(s->action);
-}
-
-static char memopt_i_plot_letter(const memopt_i_plot *s) { /* of the action */
-    const int again = s->action.op <= MEMOPT_ACTION_FORWARD_SAVE && s->simulation.runs[s->action.index] > 1;
-
-    return again ? "rR"[s->action.op] : ">S<.wb="[s->action.op];
-}
-
-static int memopt_i_plot_shows(const memopt_i_simulation *w, size_t value, memopt_i_plot_layer layer) {
-    switch (layer) {
-    case MEMOPT_I_LAYER_COPIES: return (w->values[value] & (MEMOPT_I_VALUE_COPIED | MEMOPT_I_VALUE_WRITING)) != 0;
-    case MEMOPT_I_LAYER_OUTPUTS: return (w->values[value] & MEMOPT_I_VALUE_HELD) != 0;
-    default: return value && w->saved[value - 1];
-    }
-}
-
-/* ---- as text ---- */
-
-static void memopt_i_plot_head(memopt_i_plot *s) { /* what the letters mean; the numbers of the segments */
-    size_t i, start;
-
-    memopt_i_plot_title(s);
-    memopt_i_put_text(&s->out, "\n\n"
-        "  > forward      S forward, saved     r R the same, again   < backward\n"
-        "  | output held  # and saved part     ~ sent away only      . nothing\n"
-        "  w being sent   b being brought back                       = waited for\n\n"
-        "action in ");
-    start = s->out.length;
-    for (i = 0; i < s->chain->count; i += 10) {
-        memopt_i_put_left(&s->out, start, i);
-        memopt_i_put_number(&s->out, i);
-    }
-    memopt_i_put_left(&s->out, start, s->chain->count);
-    memopt_i_put_text(&s->out, "  bytes alive\n");
-}
-
-static void memopt_i_plot_row(memopt_i_plot *s, size_t number) {
-    const size_t at = memopt_i_plot_column(s->action);
-    size_t v;
-    int layer;
-
-    memopt_i_put_right_number(&s->out, number, 6);
-    memopt_i_put_text(&s->out, "  ");
-    for (v = 0; v <= s->chain->count; ++v) {
-        char c = '.';
-
-        for (layer = MEMOPT_I_LAYER_COPIES; layer <= MEMOPT_I_LAYER_PARTS; ++layer)
-            if (memopt_i_plot_shows(&s->simulation, v, (memopt_i_plot_layer)layer)) c = "~|#"[layer];
-        if (v == at) c = memopt_i_plot_letter(s);
-        memopt_i_put(&s->out, &c, 1);
-        if (!v) memopt_i_put_text(&s->out, " ");
-    }
-    memopt_i_put_right_number(&s->out, s->live, 13);
-    memopt_i_put_text(&s->out, number == s->sum.at ? "  peak\n" : "\n");
-}
-
-static void memopt_i_plot_text(memopt_i_plot *s) {
-    size_t i;
-
-    memopt_i_plot_head(s);
-    memopt_i_plot_begin(s);
-    for (i = 0; i < s->count; ++i) {
-        memopt_i_plot_step(s, i);
-        if (memopt_i_plot_has_row(s->action)) memopt_i_plot_row(s, i);
-    }
-}
-
-/* ---- as SVG ---- */
-
-static void memopt_i_plot_rect(memopt_i_writer *o, const char *class_name, size_t x, size_t y, size_t width,
-                               size_t height) {
-    const size_t box[] = { x, y, width, height };
-
-    memopt_i_put_enclosed(o, "<rect class=\"", class_name, "\"");
-    memopt_i_put_numbers(o, " x=\"#\" y=\"#\" width=\"#\" height=\"#\"/>\n", box);
-}
-
-/* Its text and </text> follow. */
-static void memopt_i_plot_label(memopt_i_writer *o, const char *class_name, size_t x, size_t y) {
-    const size_t place[] = { x, y };
-
-    memopt_i_put_enclosed(o, "<text class=\"", class_name, "\"");
-    memopt_i_put_numbers(o, " x=\"#\" y=\"#\">", place);
-}
-
-static void memopt_i_plot_label_number(memopt_i_writer *o, const char *class_name, size_t x, size_t y, size_t n) {
-    memopt_i_plot_label(o, class_name, x, y);
-    memopt_i_put_numbers(o, "#</text>\n", &n);
-}
-
-static void memopt_i_plot_legend(memopt_i_writer *o) {
-    static const struct { const char *class_name, *text; size_t x, y; } entries[] = {
-        { "f", "forward", 0, 0 }, { "s", "forward, saved", 100, 0 }, { "g", "forward again", 230, 0 },
-        { "r", "again, saved", 355, 0 }, { "b", "backward", 475, 0 }, { "t", "sent, brought back", 580, 0 },
-        { "v", "output held", 0, 1 }, { "p", "and saved part held", 100, 1 }, { "c", "sent away", 250, 1 },
-        { "w", "waited for", 355, 1 }, { "m", "bytes alive", 475, 1 }
-    };
-    size_t i;
-
-    for (i = 0; i < sizeof entries / sizeof *entries; ++i) {
-        const size_t x = MEMOPT_I_PLOT_LEFT + entries[i].x;
-        const size_t y = 46 + 20 * entries[i].y;
-
-        memopt_i_plot_rect(o, entries[i].class_name, x, y, 11, 11);
-        memopt_i_plot_label(o, "l", x + 16, y + 10);
-        memopt_i_put_enclosed(o, "", entries[i].text, "</text>\n");
-    }
-}
-
-static size_t memopt_i_plot_right(const memopt_i_plot *s) { /* where the bytes alive are drawn */
-    return MEMOPT_I_PLOT_LEFT + s->width + MEMOPT_I_PLOT_GAP;
-}
-
-static void memopt_i_plot_open(memopt_i_plot *s) {
-    memopt_i_writer *o = &s->out;
-    const size_t height = MEMOPT_I_PLOT_TOP + s->height + 30;
-    const size_t width = memopt_i_max(memopt_i_plot_right(s) + MEMOPT_I_PLOT_CURVE + MEMOPT_I_PLOT_GAP,
-                                      MEMOPT_I_PLOT_LEAST);
-    const size_t sizes[] = { width, height, width, height };
-
-    memopt_i_put_numbers(o, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"#\" height=\"#\" viewBox=\"0 0 # #\">\n",
-                         sizes);
-    memopt_i_put_text(o, "<style>text{font-family:sans-serif;fill:#333}"
-        ".h{font-size:14px;font-weight:bold}.l{font-size:12px}.n{font-size:10px;text-anchor:middle}"
-        ".e{font-size:10px;text-anchor:end}.a{fill:#fff}.k{fill:#f6f6f4}"
-        ".v{fill:#c3dcf0}.p{fill:#5a9bcf}.c{fill:#e8d9b5}.f{fill:#37a35a}.s{fill:#0c6b2f}.g{fill:#f7a928}"
-        ".r{fill:#d4570a}.b{fill:#7d4aa8}.t{fill:#8a6d3b}.w{fill:#9a9a9a}.m{fill:#d98a9b}"
-        ".d{stroke:#a02040;stroke-dasharray:3 3}</style>\n");
-    memopt_i_plot_rect(o, "a", 0, 0, width, height);
-    memopt_i_plot_label(o, "h", MEMOPT_I_PLOT_LEFT, 28);
-    memopt_i_plot_title(s);
-    memopt_i_put_text(o, "</text>\n");
-    memopt_i_plot_legend(o);
-}
-
-/* About twelve numbers along each side: 1, 2 or 5 times a power of ten apart. */
-static size_t memopt_i_plot_stride(size_t count) {
-    size_t stride = 1;
-    size_t k = 0;
-
-    for (; count / stride > 12; ++k) stride = k % 3 == 1 ? stride / 2 * 5 : stride * 2;
-    return stride;
-}
-
-static void memopt_i_plot_axes(memopt_i_plot *s) {
-    memopt_i_writer *o = &s->out;
-    const size_t n = s->chain->count;
-    const size_t right = memopt_i_plot_right(s);
-    const size_t stride = memopt_i_plot_stride(s->rows);
-    size_t i;
-    size_t row = 0;
-
-    for (i = 0; i < n; i += memopt_i_plot_stride(n)) /* in the middle of column i + 1 */
-        memopt_i_plot_label_number(o, "n", MEMOPT_I_PLOT_LEFT + (2 * i + 3) * s->width / (2 * n + 2),
-                                   MEMOPT_I_PLOT_TOP - 6, i);
-    for (i = 0; i < s->count; ++i) /* numbers of actions, at the rows that they have */
-        if (memopt_i_plot_has_row(s->actions[i]) && row++ % stride == 0)
-            memopt_i_plot_label_number(o, "e", MEMOPT_I_PLOT_LEFT - 6,
-                                       MEMOPT_I_PLOT_TOP + (2 * row - 1) * s->height / (2 * s->rows) + 4, i);
-    memopt_i_plot_rect(o, "k", MEMOPT_I_PLOT_LEFT, MEMOPT_I_PLOT_TOP, s->width, s->height);
-    memopt_i_plot_rect(o, "k", right, MEMOPT_I_PLOT_TOP, MEMOPT_I_PLOT_CURVE, s->height);
-    memopt_i_plot_label(o, "e", right + MEMOPT_I_PLOT_CURVE, MEMOPT_I_PLOT_TOP - 6);
-    memopt_i_put_bytes(o, s->sum.peak);
-    memopt_i_put_text(o, "</text>\n");
-}
-
-/* What is inside is drawn in cells of CELL by CELL, and scaled to its place. */
-static void memopt_i_plot_scale(memopt_i_writer *o, size_t x, size_t width, size_t columns, size_t height,
-                                size_t rows) {
-    const size_t place[] = { x, MEMOPT_I_PLOT_TOP };
-
-    memopt_i_put_numbers(o, "<g transform=\"translate(# #) scale(", place);
-    memopt_i_put_real(o, (double)width / (double)(columns * MEMOPT_I_PLOT_CELL));
-    memopt_i_put_text(o, " ");
-    memopt_i_put_real(o, (double)height / (double)(rows * MEMOPT_I_PLOT_CELL));
-    memopt_i_put_text(o, ")\">\n");
-}
-
-/* One layer of bars: from the row in which something is there to the one after which it is gone. */
-static void memopt_i_plot_bars(memopt_i_plot *s, memopt_i_plot_layer layer) {
-    static const char *const classes[] = { "c", "v", "p" };
-    const size_t cell = MEMOPT_I_PLOT_CELL;
-    uint32_t *const since = s->since;
-    size_t i;
-
-    memopt_i_plot_begin(s);
-    since[0] = 0;
-    for (i = 0; i <= s->count; ++i) { /* at the last one: the input, which stays */
-        const size_t v = i < s->count ? memopt_i_plot_column(s->actions[i]) : 0;
-        const int before = memopt_i_plot_shows(&s->simulation, v, layer);
-        const size_t row = s->row;
-        int after = 0;
-
-        if (i < s->count) {
-            memopt_i_plot_step(s, i);
-            after = memopt_i_plot_shows(&s->simulation, v, layer);
-        }
-        if (!before && after) since[v] = (uint32_t)row;
-        if (before && !after && s->row > since[v])
-            memopt_i_plot_rect(&s->out, classes[layer], v * cell + 1, since[v] * cell, cell - 2,
-                               (s->row - since[v]) * cell);
-    }
-}
-
-static void memopt_i_plot_marks(memopt_i_plot *s) {
-    static const char *const classes[] = { "f", "s", "b", "", "t", "t", "w" }; /* by action; colours: the style */
-    static const char *const again[] = { "g", "r" };
-    const size_t cell = MEMOPT_I_PLOT_CELL;
-    size_t i;
-
-    memopt_i_plot_begin(s);
-    for (i = 0; i < s->count; ++i) {
-        const memopt_action a = s->actions[i];
-
-        memopt_i_plot_step(s, i);
-        if (!memopt_i_plot_has_row(a)) continue;
-        memopt_i_plot_rect(&s->out, a.op <= MEMOPT_ACTION_FORWARD_SAVE && s->simulation.runs[a.index] > 1 ? again[a.op]
-                           : classes[a.op], memopt_i_plot_column(a) * cell, (s->row - 1) * cell, cell, cell);
-    }
-}
-
-/* The bytes alive: the peak is CURVE cells wide. */
-static void memopt_i_plot_curve(memopt_i_plot *s) {
-    const double wide = MEMOPT_I_PLOT_CURVE * MEMOPT_I_PLOT_CELL;
-    size_t i;
-    size_t peak[2] = { 0, MEMOPT_I_PLOT_CURVE * MEMOPT_I_PLOT_CELL };
-
-    memopt_i_plot_begin(s);
-    memopt_i_put_text(&s->out, "<path class=\"m\" d=\"M0 0");
-    for (i = 0; i < s->count; ++i) {
-        size_t point[2];
-
-        memopt_i_plot_step(s, i);
-        point[0] = s->sum.peak ? (size_t)((double)s->live / (double)s->sum.peak * wide) : 0;
-        point[1] = s->row * MEMOPT_I_PLOT_CELL;
-        if (i == s->sum.at) peak[0] = point[1] - MEMOPT_I_PLOT_CELL / 2;
-        if (memopt_i_plot_has_row(s->action)) memopt_i_put_numbers(&s->out, "H#V#", point);
-    }
-    memopt_i_put_numbers(&s->out, "H0Z\"/>\n<path class=\"d\" vector-effect=\"non-scaling-stroke\" d=\"M0 #H#\"/>\n",
-                         peak);
-}
-
-static void memopt_i_plot_svg(memopt_i_plot *s) {
-    const size_t columns = s->chain->count + 1;
-    int layer;
-
-    s->width = memopt_i_min(columns * 18, 960);
-    s->height = memopt_i_min(s->rows * 10, 1600);
-    memopt_i_plot_open(s);
-    memopt_i_plot_axes(s);
-    memopt_i_plot_scale(&s->out, MEMOPT_I_PLOT_LEFT, s->width, columns, s->height, s->rows);
-    for (layer = MEMOPT_I_LAYER_COPIES; layer <= MEMOPT_I_LAYER_PARTS; ++layer)
-        memopt_i_plot_bars(s, (memopt_i_plot_layer)layer);
-    memopt_i_plot_marks(s);
-    memopt_i_put_text(&s->out, "</g>\n");
-    memopt_i_plot_scale(&s->out, memopt_i_plot_right(s), MEMOPT_I_PLOT_CURVE, MEMOPT_I_PLOT_CURVE, s->height,
-                        s->rows);
-    memopt_i_plot_curve(s);
-    memopt_i_put_text(&s->out, "</g>\n</svg>\n");
-}
-
-/* One block for the simulation and the bars. */
-static void memopt_i_plot_lay_out(memopt_i_plot *s, memopt_carver *c) {
-    size_t bytes;
-
-    c->overflow |= memopt_i_simulation_bytes(s->chain, &bytes);
-    s->memory = memopt_carve(c, bytes, 1, 0);
-    s->since = (uint32_t *)memopt_carve(c, s->chain->count + 1, sizeof *s->since, 0);
-}
-
-static memopt_status memopt_i_plot_draw(memopt_i_plot *s, memopt_plot_format format, const memopt_host *host) {
-    memopt_carver counted = memopt_carver_begin(NULL);
-    memopt_carver c;
-    memopt_host h;
-
-    if (memopt_i_host_fill(host, &h)) return memopt_i_fail(s->chain->error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
-    memopt_i_plot_lay_out(s, &counted); /* the simulation was there before: its bytes fit */
-    c = memopt_carver_begin(memopt_i_alloc(&h, counted.bytes, MEMOPT_I_HOST_ALIGN));
-    if (!c.base) return memopt_i_fail_memory(s->chain->error, "no memory for the picture", counted.bytes);
-    memopt_i_plot_lay_out(s, &c);
-    if (format == MEMOPT_PLOT_TEXT) memopt_i_plot_text(s);
-    else memopt_i_plot_svg(s);
-    memopt_i_free(&h, c.base, c.bytes, MEMOPT_I_HOST_ALIGN);
-    return MEMOPT_OK;
-}
-
-MEMOPT_API memopt_status memopt_schedule_plot(const memopt_chain *chain, const memopt_action *actions, size_t count,
-                                              memopt_plot_format format, const memopt_host *host, char *buffer,
-                                              size_t capacity, size_t *length) {
-    memopt_i_plot s;
-    memopt_status status;
-    size_t i;
-
-    if (!chain) return MEMOPT_ERR_ARGUMENT;
-    status = memopt_i_action_list_check(chain->error, "buffer is NULL, and capacity is not 0", buffer, capacity);
-    if (!status && format != MEMOPT_PLOT_TEXT && format != MEMOPT_PLOT_SVG)
-        status = memopt_i_fail(chain->error, MEMOPT_ERR_ARGUMENT, "not a format: TEXT or SVG");
-    if (status) return status;
-    memset(&s, 0, sizeof s);
-    status = memopt_schedule_simulate(chain, &memopt_i_plot_offload, actions, count, host, &s.sum);
-    if (status) return status;
-    s.chain = chain;
-    s.actions = actions;
-    s.count = count;
-    for (i = 0; i < count; ++i) s.rows += (size_t)memopt_i_plot_has_row(actions[i]);
-    s.out = memopt_i_writer_begin(buffer, capacity);
-    status = memopt_i_plot_draw(&s, format, host);
-    if (status) return status;
-    (void)memopt_i_writer_end(&s.out, 1, length);
-    return memopt_i_action_list_fits(chain->error, capacity, s.out.length + 1);
-}
-
-MEMOPT_I_SMALL_END
-
 /* @section graph : carve host api_graph
    Lifetimes in a graph whose nodes run in a given order.
    Idea       Everything follows from one number a node, the last node that reads its value: a value dies with its last

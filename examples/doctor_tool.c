@@ -11,7 +11,7 @@
 
 static const char usage[] =
     "usage: doctor_tool FILE [--page FILE.html]\n"
-    "  FILE    doctor.trace, written by examples/doctor.h; or a ledger's snapshot (MEMOPT_EXPORT_SNAPSHOT_JSON), which\n"
+    "  FILE    doctor.trace, written by examples/doctor.h; or a ledger's snapshot (parts/ledger_export.h, JSON), which\n"
     "          knows lifetimes only\n"
     "  --page  a picture: every buffer over time\n"
     "prints what was found, the largest first; what an arena, a plan (memopt_plan_solve), values in place, values made\n"

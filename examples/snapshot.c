@@ -2,31 +2,21 @@
 
    memory.pickle opens in PyTorch's memory viewer (pytorch.org/memory_viz); memory.json has the same fields;
    trace.json opens in ui.perfetto.dev and chrome://tracing.   Build: cc -O2 snapshot.c -o snapshot -lm
+   (memopt.h and parts/ beside it or with -I)
    Usage: snapshot [FOLDER]     writes the three files there, by default into the current folder */
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
-#include <stdio.h>
-#include <stdlib.h>
+#include "parts/ledger_export.h"
 
 /* README: snapshot */
-static int write_export(const memopt_ledger *ledger, memopt_export_format format, const char *path) {
-    size_t length;
-    char *text;
-    FILE *file;
+static int write_export(const memopt_ledger *ledger, ledger_format format, const char *path) {
+    FILE *file = fopen(path, "wb");
     int ok;
 
-    (void)memopt_ledger_export(ledger, format, NULL, 0, &length); /* asks for the size */
-    text = (char *)malloc(length + 1);
-    if (!text || memopt_ledger_export(ledger, format, text, length + 1, NULL)) {
-        free(text);
-        return 0;
-    }
-    file = fopen(path, "wb");
-    ok = file && fwrite(text, 1, length, file) == length;
-    if (file && fclose(file)) ok = 0;
-    free(text);
-    return ok;
+    if (!file) return 0;
+    ok = ledger_export(ledger, format, file) == MEMOPT_OK;
+    return !fclose(file) && ok;
 }
 
 /* README: end */
@@ -69,8 +59,7 @@ static void tell(memopt_arena *arena, const memopt_ledger *ledger, memopt_tag la
 
 int main(int argc, char **argv) {
     static const char *const names[3] = { "memory.pickle", "memory.json", "trace.json" };
-    static const memopt_export_format formats[3] = { MEMOPT_EXPORT_SNAPSHOT_PICKLE, MEMOPT_EXPORT_SNAPSHOT_JSON,
-                                                     MEMOPT_EXPORT_TRACE_JSON };
+    static const ledger_format formats[3] = { LEDGER_SNAPSHOT_PICKLE, LEDGER_SNAPSHOT_JSON, LEDGER_TRACE_JSON };
     const char *folder = argc > 1 ? argv[1] : ".";
     memopt_source source;
     memopt_arena_desc desc = { 0 };

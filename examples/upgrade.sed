@@ -67,15 +67,10 @@ s/\nmemopt_pool_destroy\n/memopt_thread_pool_destroy/g
 s/\nmemopt_open\n/memopt_open_mode/g
 s/\nmemopt_held\n/memopt_footprint/g
 s/\nmemopt_ledger_held\n/memopt_ledger_footprint/g
-s/\nmemopt_export\n/memopt_export_format/g
 s/\nmemopt_heap_step\n/memopt_heap_begin_step/g
 s/\nmemopt_slow\n/memopt_offload/g
 s/\nMEMOPT_SLOW_UNLIMITED\n/MEMOPT_OFFLOAD_UNLIMITED/g
 s/\nmemopt_point\n/memopt_schedule_point/g
-s/\nmemopt_strip\n/memopt_plot_format/g
-s/\nMEMOPT_STRIP_TEXT\n/MEMOPT_PLOT_TEXT/g
-s/\nMEMOPT_STRIP_SVG\n/MEMOPT_PLOT_SVG/g
-s/\nmemopt_schedule_export\n/memopt_schedule_plot/g
 s/\nmemopt_step\n/memopt_tape_call/g
 s/\nmemopt_step_fn\n/memopt_tape_fn/g
 s/\nmemopt_tape_least\n/memopt_tape_min_budget/g

@@ -6,7 +6,7 @@
    4 small tables, blocks that overlap       5 lists of thousands */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
-#include <stdio.h>
+#include "../examples/parts/ledger_export.h"
 
 static FILE *log_file;
 static memopt_ledger *ledger;
@@ -102,16 +102,16 @@ static void churn(size_t operations, size_t places, int overlap) {
     for (k = 0; overlap && k < 64; ++k) if (segments[k].bytes) release(0x7fff00000000 + k * 65536, 65536, segments[k].committed);
     if (overlap) reserve(0x7fff00000000, places * 4096, 0); /* under all that is left */
 }
-static int write_export(memopt_export_format format, const char *path) {
-    size_t length = 0; char *text; FILE *file; int good;
-    if (memopt_ledger_export(ledger, format, NULL, 0, &length) != MEMOPT_ERR_BUFFER) return 0;
-    text = (char *)malloc(length + 1);
-    if (!text || memopt_ledger_export(ledger, format, text, length + 1, NULL)) { free(text); return 0; }
-    file = fopen(path, "wb");
-    good = file && fwrite(text, 1, length, file) == length;
-    if (file && fclose(file)) good = 0;
-    free(text);
-    return good;
+static FILE *opened(const char *path) { FILE *file = fopen(path, "wb"); if (!file) exit(1); return file; }
+static int write_report(const char *path) {
+    char text[8000]; size_t length; FILE *file = opened(path);
+    const int good = !memopt_ledger_report(ledger, text, sizeof text, &length) && fwrite(text, 1, length, file) == length;
+    return !fclose(file) && good;
+}
+static int write_export(ledger_format format, const char *path) {
+    FILE *file = opened(path);
+    const int good = ledger_export(ledger, format, file) == MEMOPT_OK;
+    return !fclose(file) && good;
 }
 int main(int argc, char **argv) {
     static const size_t tables[6][3] = { { 10, 10, 4 }, { 100, 200, 4 }, { 2000, 40000, 64 }, { 2000, 300, 64 }, { 60, 500, 3 }, { 9000, 30000, 64 } };
@@ -132,8 +132,8 @@ int main(int argc, char **argv) {
     if (scenario == 2 || scenario == 3) churn(4000, 1200, 0);
     if (scenario == 4) churn(4000, 200, 1);
     if (scenario == 5) churn(24000, 9000, 0);
-    if (!write_export(MEMOPT_EXPORT_REPORT, argv[2]) || !write_export(MEMOPT_EXPORT_SNAPSHOT_JSON, argv[3])
-        || !write_export(MEMOPT_EXPORT_SNAPSHOT_PICKLE, argv[4]) || !write_export(MEMOPT_EXPORT_TRACE_JSON, argv[5])) return 1;
+    if (!write_report(argv[2]) || !write_export(LEDGER_SNAPSHOT_JSON, argv[3])
+        || !write_export(LEDGER_SNAPSHOT_PICKLE, argv[4]) || !write_export(LEDGER_TRACE_JSON, argv[5])) return 1;
     memopt_ledger_destroy(ledger);
     return fclose(log_file) != 0;
 }

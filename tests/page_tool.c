@@ -2,6 +2,7 @@
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include "../examples/gpt/page.h"
+#include "../examples/parts/schedule_plot.h"
 
 enum { RUNGS = 11, LAYERS = 12 };
 /* MB by tag at the peak, tokens a second, and which rungs share their bits. */
@@ -63,14 +64,19 @@ static void fill(outcome *o, size_t rung) {
 }
 static int draw_strip(void) {
     memopt_segment segments[LAYERS]; memopt_chain chain; memopt_action actions[256]; size_t i, count = 0;
+    FILE *file = tmpfile(); int failed;
     memset(segments, 0, sizeof segments); memset(&chain, 0, sizeof chain);
     for (i = 0; i < LAYERS; ++i) {
         segments[i].output_bytes = segments[i].grad_bytes = 12u << 20;
         segments[i].saved_bytes = 200u << 20; segments[i].forward_cost = 1; segments[i].backward_cost = 2;
     }
     chain.segments = segments; chain.count = LAYERS; chain.input_bytes = 12u << 20;
-    return memopt_schedule_textbook(&chain, MEMOPT_SCHEDULE_EVERY, 1, actions, 256, &count)
-        || memopt_schedule_plot(&chain, actions, count, MEMOPT_PLOT_SVG, NULL, strip, sizeof strip, NULL);
+    failed = !file || memopt_schedule_textbook(&chain, MEMOPT_SCHEDULE_EVERY, 1, actions, 256, &count)
+        || schedule_plot(&chain, actions, count, PLOT_SVG, file);
+    if (failed) return 1;
+    rewind(file);
+    strip[fread(strip, 1, sizeof strip - 1, file)] = 0;
+    return fclose(file);
 }
 int main(int argc, char **argv) {
     const char *strips[RUNGS] = { 0 }; page p; size_t i;

@@ -2,6 +2,7 @@
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include "revolve.h"
+#include "../examples/parts/schedule_plot.h"
 #include <errno.h>
 #include <stdio.h>
 
@@ -258,19 +259,13 @@ static double schedule_tool_seconds(void) {
     return (double)now * 1e-9;
 }
 /* 0, or the exit status */
-static int schedule_tool_draw(const schedule_tool *t, const char *path, memopt_plot_format format) {
-    size_t length = 0; char *text; FILE *file; int failed;
-    memopt_schedule_plot(&t->chain, t->actions, t->action_count, format, NULL, NULL, 0, &length);
-    text = (char *)malloc(length + 1);
-    if (!text) { schedule_tool_failed("out of memory"); return 1; }
-    failed = memopt_schedule_plot(&t->chain, t->actions, t->action_count, format, NULL, text, length + 1,
-                                  &length) != MEMOPT_OK;
-    file = failed ? NULL : fopen(path, "wb");
-    if (!file || fwrite(text, 1, length, file) != length) failed = 1;
-    if (file && fclose(file)) failed = 1;
-    free(text);
-    if (failed) fprintf(stderr, "schedule_tool: cannot write %s\n", path);
-    return failed ? 2 : 0;
+static int schedule_tool_draw(const schedule_tool *t, const char *path, plot_format format) {
+    FILE *file = fopen(path, "wb");
+    const memopt_status s = file ? schedule_plot(&t->chain, t->actions, t->action_count, format, file) : MEMOPT_ERR_IO;
+    if (file && !fclose(file) && !s) return 0;
+    if (s == MEMOPT_ERR_MEMORY) { schedule_tool_failed("out of memory"); return 1; }
+    fprintf(stderr, "schedule_tool: cannot write %s\n", path);
+    return 2;
 }
 static int schedule_tool_print_frontier(const memopt_schedule *schedule) {
     size_t count = 0, i; memopt_schedule_point *points;
@@ -367,8 +362,8 @@ static int schedule_tool_chain(schedule_tool *t) {
         status = s ? schedule_tool_refused(t, s) : schedule_tool_answer(t, schedule, schedule_tool_seconds() - start);
         free(memory);
     }
-    if (!status && t->action_count && t->strip_file) status = schedule_tool_draw(t, t->strip_file, MEMOPT_PLOT_TEXT);
-    if (!status && t->action_count && t->svg_file) status = schedule_tool_draw(t, t->svg_file, MEMOPT_PLOT_SVG);
+    if (!status && t->action_count && t->strip_file) status = schedule_tool_draw(t, t->strip_file, PLOT_TEXT);
+    if (!status && t->action_count && t->svg_file) status = schedule_tool_draw(t, t->svg_file, PLOT_SVG);
     return status;
 }
 /* With an offload store: segments of one byte and nothing saved; the values in memory, and two on the way. */

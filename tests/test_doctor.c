@@ -10,6 +10,7 @@ static char doctor_path[640];
 #define DOCTOR_TRACE doctor_path
 #define DOCTOR_IMPLEMENTATION
 #include "../examples/doctor.h"
+#include "../examples/parts/ledger_export.h"
 #undef malloc
 #undef calloc
 #undef realloc
@@ -618,7 +619,8 @@ static void doctor_ledger_refusals(void) {
 static void doctor_reads_ledger(void) {
     memopt_ledger_desc desc;
     memopt_ledger *ledger = NULL;
-    size_t length = 0;
+    size_t length;
+    FILE *file;
 
     memset(&desc, 0, sizeof desc);
     desc.block_capacity = 8;
@@ -631,7 +633,13 @@ static void doctor_reads_ledger(void) {
     CHECK(memopt_ledger_remove(ledger, MEMOPT_TAG_ACTIVATIONS, 640, doctor_text + 1) == MEMOPT_OK);
     memopt_ledger_label(ledger, 1, 1);
     CHECK(memopt_ledger_add(ledger, MEMOPT_TAG_ACTIVATIONS, 1280, doctor_text + 1, NULL) == MEMOPT_OK);
-    CHECK(memopt_ledger_export(ledger, MEMOPT_EXPORT_SNAPSHOT_JSON, doctor_text, sizeof doctor_text, &length) == MEMOPT_OK);
+    file = tmpfile();
+    if (!file) exit(1);
+    CHECK(ledger_export(ledger, LEDGER_SNAPSHOT_JSON, file) == MEMOPT_OK);
+    rewind(file);
+    length = fread(doctor_text, 1, sizeof doctor_text - 1, file);
+    doctor_text[length] = 0;
+    fclose(file);
     memopt_ledger_destroy(ledger);
     CHECK(!trace_read(&doctor_t, doctor_text));
     if (doctor_t.error) printf("%s\n", doctor_t.error);

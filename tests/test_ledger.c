@@ -1,6 +1,7 @@
 /* test_ledger.c - the books against a naive model that adds everything up again after every call; texts against texts
    written by hand. The snapshot's structure is looked at by check_exports.py, which loads it with Python. */
 #include "test.h"
+#include "../examples/parts/ledger_export.h"
 
 static void *ledger_at(uint64_t address) { return (void *)(uintptr_t)address; } /* never looked into */
 static memopt_ledger *ledger_new(size_t blocks, size_t events, size_t segments, const memopt_host *host) {
@@ -11,24 +12,33 @@ static memopt_ledger *ledger_new(size_t blocks, size_t events, size_t segments, 
     return l;
 }
 /* the caller frees it */
-static char *ledger_text(const memopt_ledger *l, memopt_export_format format, size_t *length) {
-    char *text; size_t n = 0;
-    CHECK(memopt_ledger_export(l, format, NULL, 0, &n) == MEMOPT_ERR_BUFFER && n > 0);
-    text = (char *)malloc(n + 1);
+static char *ledger_text(const memopt_ledger *l, ledger_format format, size_t *length) {
+    FILE *file = tmpfile(); char *text; long n;
+    if (!file) exit(1);
+    CHECK(ledger_export(l, format, file) == MEMOPT_OK);
+    n = ftell(file);
+    text = (char *)malloc((size_t)n + 1);
     if (!text) exit(1);
-    text[n] = 77;
-    CHECK(memopt_ledger_export(l, format, text, n + 1, length) == MEMOPT_OK);
-    CHECK(!length || *length == n);
+    rewind(file);
+    CHECK(fread(text, 1, (size_t)n, file) == (size_t)n);
+    text[n] = 0;
+    if (length) *length = (size_t)n;
+    fclose(file);
     return text;
 }
 static void ledger_same_text(const char *got, const char *want, int line) {
     CHECK_AT(strcmp(got, want) == 0, line);
     if (strcmp(got, want) != 0) printf("got:\n%s\nwant:\n%s\n", got, want);
 }
-static void ledger_export_is(const memopt_ledger *l, memopt_export_format format, const char *want, int line) {
+static void ledger_export_is(const memopt_ledger *l, ledger_format format, const char *want, int line) {
     char *got = ledger_text(l, format, NULL);
     ledger_same_text(got, want, line);
     free(got);
+}
+static void ledger_report_is(const memopt_ledger *l, const char *want, int line) {
+    char got[2000];
+    CHECK(memopt_ledger_report(l, got, sizeof got, NULL) == MEMOPT_OK);
+    ledger_same_text(got, want, line);
 }
 
 /* -- creation -- */
@@ -41,7 +51,7 @@ static void ledger_create(void) {
     d.tag_capacity = SIZE_MAX;       CHECK(memopt_ledger_create(&d, &l) == MEMOPT_ERR_ARGUMENT && l == before);
     memset(&d, 0, sizeof d);
     d.event_capacity = SIZE_MAX;     CHECK(memopt_ledger_create(&d, &l) == MEMOPT_ERR_OVERFLOW && l == before);
-    d.event_capacity = SIZE_MAX / sizeof(memopt_i_event); CHECK(memopt_ledger_create(&d, &l) == MEMOPT_ERR_OVERFLOW && l == before);
+    d.event_capacity = SIZE_MAX / sizeof(memopt_ledger_event); CHECK(memopt_ledger_create(&d, &l) == MEMOPT_ERR_OVERFLOW && l == before);
     memset(&d, 0, sizeof d);
     d.block_capacity = SIZE_MAX;     CHECK(memopt_ledger_create(&d, &l) == MEMOPT_ERR_OVERFLOW && l == before);
     d.block_capacity = SIZE_MAX / 2; CHECK(memopt_ledger_create(&d, &l) == MEMOPT_ERR_OVERFLOW && l == before);
@@ -115,7 +125,7 @@ static void ledger_null(void) { /* no ledger: nothing is booked, and that is no 
     ledger_dirty(); u = all(NULL);      CHECK(!u.now && !u.peak && !u.at_peak && !u.blocks && !u.allocs && !u.frees && !u.failed && !u.retried);
     ledger_dirty(); h = held(NULL);     CHECK(!h.reserved && !h.committed && !h.committed_peak && !h.segments);
     CHECK(memopt_ledger_report(NULL, NULL, 0, &n) == MEMOPT_ERR_ARGUMENT && n == 7);
-    CHECK(memopt_ledger_export(NULL, MEMOPT_EXPORT_TRACE_JSON, NULL, 0, &n) == MEMOPT_ERR_ARGUMENT && n == 7);
+    CHECK(!memopt_ledger_next_event(NULL, NULL) && !memopt_ledger_next_block(NULL, NULL) && !memopt_ledger_next_segment(NULL, NULL));
 }
 
 /* -- refused calls change nothing: the whole ledger is compared, tables and all -- */
@@ -190,7 +200,7 @@ typedef struct model {
     model_segment segments[MODEL_SEGMENTS]; size_t segment_count, segment_listed, segment_capacity, committed_peak;
     memopt_usage tags[MODEL_TAGS], total; size_t tag_count;
     uint32_t step, layer;
-    memopt_i_event events[MODEL_EVENTS]; size_t event_count;
+    memopt_ledger_event events[MODEL_EVENTS]; size_t event_count;
     uint64_t clock, last_time; size_t clock_failures;
 } model;
 static size_t model_total(const model *m) {
@@ -215,12 +225,12 @@ static const model_segment *model_inside(const model *m, uintptr_t address) {
         if (m->segments[i].listed && address >= m->segments[i].base && address < m->segments[i].base + m->segments[i].reserved) return &m->segments[i];
     return NULL;
 }
-static void model_event(model *m, int action, memopt_tag tag, size_t bytes, void *address, const char *name, int listed, int clock_fails) {
-    memopt_i_event e;
+static void model_event(model *m, int kind, memopt_tag tag, size_t bytes, void *address, const char *name, int listed, int clock_fails) {
+    memopt_ledger_event e;
     memset(&e, 0, sizeof e);
     if (clock_fails) ++m->clock_failures; else m->last_time = m->clock += 1000;
     e.time = m->last_time; e.address = address; e.name = name; e.bytes = bytes; e.tag = tag;
-    e.step = m->step; e.layer = m->layer; e.action = (short)action;
+    e.step = m->step; e.layer = m->layer; e.kind = (short)kind;
     e.alone = (short)(listed && !model_inside(m, (uintptr_t)address));
     m->events[m->event_count++] = e;
 }
@@ -228,16 +238,16 @@ static int model_same_usage(memopt_usage a, memopt_usage b) {
     return a.now == b.now && a.peak == b.peak && a.at_peak == b.at_peak && a.blocks == b.blocks && a.allocs == b.allocs
         && a.frees == b.frees && a.failed == b.failed && a.retried == b.retried;
 }
-static int model_same_event(const memopt_i_event *a, const memopt_i_event *b) {
+static int model_same_event(const memopt_ledger_event *a, const memopt_ledger_event *b) {
     return a->time == b->time && a->address == b->address && a->name == b->name && a->bytes == b->bytes && a->tag == b->tag
-        && a->step == b->step && a->layer == b->layer && a->action == b->action && a->alone == b->alone;
+        && a->step == b->step && a->layer == b->layer && a->kind == b->kind && a->alone == b->alone;
 }
 static void model_compare(const model *m, const memopt_ledger *l, size_t at) {
     memopt_footprint held = memopt_ledger_footprint(l); size_t i, k, seen = 0, reserved = 0, committed = 0, first;
     for (i = 0; i < m->tag_count; ++i) CHECK_AT(model_same_usage(memopt_ledger_usage(l, (memopt_tag)i), m->tags[i]), at);
     CHECK_AT(model_same_usage(memopt_ledger_total(l), m->total), at);
     for (i = 0; i < l->block_slots; ++i) { /* every block in the table is one of the model's, and the other way round */
-        const memopt_i_tracked_block *b = &l->blocks[i];
+        const memopt_ledger_block *b = &l->blocks[i];
         if (!b->address) continue;
         for (k = 0; k < m->count; ++k) if (m->blocks[k].listed && m->blocks[k].address == b->address) break;
         CHECK_AT(k < m->count && m->blocks[k].bytes == b->bytes && m->blocks[k].tag == b->tag && m->blocks[k].name == b->name
@@ -279,7 +289,7 @@ static void model_do_add(model *m, memopt_ledger *l, uint64_t *seed, int clock_f
     CHECK_AT(memopt_ledger_add(l, b.tag, b.bytes, b.address, b.name) == MEMOPT_OK, at);
     m->blocks[m->count++] = b; m->listed += (size_t)b.listed;
     ++m->tags[b.tag].allocs; ++m->total.allocs;
-    model_event(m, MEMOPT_I_EVENT_ALLOC, b.tag, b.bytes, b.address, b.name, b.listed, clock_fails);
+    model_event(m, MEMOPT_LEDGER_ALLOC, b.tag, b.bytes, b.address, b.name, b.listed, clock_fails);
 }
 static void model_do_remove(model *m, memopt_ledger *l, uint64_t *seed, int clock_fails, size_t at) {
     size_t i, k; model_block b;
@@ -290,7 +300,7 @@ static void model_do_remove(model *m, memopt_ledger *l, uint64_t *seed, int cloc
             && m->blocks[k].bytes == m->blocks[i].bytes) i = k;
     b = m->blocks[i];
     CHECK_AT(memopt_ledger_remove(l, b.tag, b.bytes, b.address) == MEMOPT_OK, at);
-    model_event(m, MEMOPT_I_EVENT_FREE, b.tag, b.bytes, b.address, b.listed ? b.name : NULL, b.listed, clock_fails);
+    model_event(m, MEMOPT_LEDGER_FREE, b.tag, b.bytes, b.address, b.listed ? b.name : NULL, b.listed, clock_fails);
     m->listed -= (size_t)b.listed;
     m->blocks[i] = m->blocks[--m->count];
     ++m->tags[b.tag].frees; ++m->total.frees;
@@ -307,7 +317,7 @@ static void model_do_segment(model *m, memopt_ledger *l, uint64_t *seed, int clo
         memopt_i_ledger_reserved(l, ledger_at(s.base), s.reserved, s.committed);
         m->segment_listed += (size_t)s.listed;
         *p = s; ++m->segment_count;
-        if (s.listed) model_event(m, MEMOPT_I_EVENT_RESERVE, 0, s.reserved, ledger_at(s.base), NULL, 0, clock_fails);
+        if (s.listed) model_event(m, MEMOPT_LEDGER_RESERVE, 0, s.reserved, ledger_at(s.base), NULL, 0, clock_fails);
     } else if (test_below(seed, 3)) {
         bytes = test_below(seed, p->reserved + 1);
         if (bytes > p->committed) memopt_i_ledger_commit_by(l, ledger_at(p->base + p->reserved - 1), bytes - p->committed, 0);
@@ -317,7 +327,7 @@ static void model_do_segment(model *m, memopt_ledger *l, uint64_t *seed, int clo
         memopt_i_ledger_released(l, ledger_at(p->base), p->reserved, p->committed);
         m->segment_listed -= (size_t)p->listed;
         s = *p; *p = m->segments[--m->segment_count];
-        if (s.listed) model_event(m, MEMOPT_I_EVENT_RELEASE, 0, s.reserved, ledger_at(s.base), NULL, 0, clock_fails);
+        if (s.listed) model_event(m, MEMOPT_LEDGER_RELEASE, 0, s.reserved, ledger_at(s.base), NULL, 0, clock_fails);
     }
     for (i = 0; i < m->segment_count; ++i) committed += m->segments[i].committed;
     m->committed_peak = memopt_i_max(m->committed_peak, committed);
@@ -332,20 +342,20 @@ static void model_do_attempt(model *m, memopt_ledger *l, uint64_t *seed, int clo
     if (test_below(seed, 2)) {
         CHECK_AT(memopt_ledger_failed(l, tag, bytes) == MEMOPT_OK, at);
         ++m->tags[tag].failed; ++m->total.failed;
-        model_event(m, MEMOPT_I_EVENT_FAILED, tag, bytes, ledger_at(model_free(m)), NULL, 0, clock_fails);
+        model_event(m, MEMOPT_LEDGER_FAILED, tag, bytes, ledger_at(model_free(m)), NULL, 0, clock_fails);
         CHECK_AT(l->last_failed.tag == tag && l->last_failed.bytes == bytes && l->last_failed.step == m->step && l->last_failed.layer == m->layer, at);
     } else {
         CHECK_AT(memopt_ledger_retried(l, tag, bytes) == MEMOPT_OK, at);
         ++m->tags[tag].retried; ++m->total.retried;
-        model_event(m, MEMOPT_I_EVENT_RETRIED, tag, bytes, NULL, NULL, 0, clock_fails);
+        model_event(m, MEMOPT_LEDGER_RETRIED, tag, bytes, NULL, NULL, 0, clock_fails);
     }
 }
 static void model_exports(const memopt_ledger *l) { /* every format of every state: the sanitizers look on, the lengths agree */
-    size_t length = 0;
-    free(ledger_text(l, MEMOPT_EXPORT_REPORT, &length));
-    free(ledger_text(l, MEMOPT_EXPORT_SNAPSHOT_JSON, &length));
-    free(ledger_text(l, MEMOPT_EXPORT_SNAPSHOT_PICKLE, &length));
-    free(ledger_text(l, MEMOPT_EXPORT_TRACE_JSON, &length));
+    size_t length = 0; char text[4000];
+    CHECK(memopt_ledger_report(l, text, sizeof text, &length) == MEMOPT_OK && strlen(text) == length);
+    free(ledger_text(l, LEDGER_SNAPSHOT_JSON, NULL));
+    free(ledger_text(l, LEDGER_SNAPSHOT_PICKLE, NULL));
+    free(ledger_text(l, LEDGER_TRACE_JSON, NULL));
 }
 static void model_run(uint64_t seed, size_t blocks, size_t events, size_t segments, size_t operations) {
     test_faults f; memopt_host h; memopt_ledger *l; size_t at; memopt_tag tag;
@@ -420,7 +430,7 @@ static void ledger_nested_segments(void) {
     CHECK(l->segments[0].committed == 0x801);
     CHECK(memopt_ledger_add(l, 1, 0x300, ledger_at(0x1080), NULL) == MEMOPT_OK); /* a block of each, */
     CHECK(memopt_ledger_add(l, 2, 0x70, ledger_at(0x1710), NULL) == MEMOPT_OK);  /* shown in its own alone */
-    got = ledger_text(l, MEMOPT_EXPORT_SNAPSHOT_JSON, NULL);
+    got = ledger_text(l, LEDGER_SNAPSHOT_JSON, NULL);
     found = strstr(got, "\"address\": 4224, ");
     CHECK(found && !strstr(found + 1, "\"address\": 4224, "));
     CHECK(strstr(got, "\"total_size\": 4096, \"allocated_size\": 112, ") && strstr(got, "\"total_size\": 1024, \"allocated_size\": 768, "));
@@ -477,7 +487,7 @@ static void ledger_sizes(void) {
 #define LEDGER_HEADING "memory                   now        peak at the peak  share at the peak      blocks     allocs  failed\n"
 static void ledger_report(void) {
     memopt_ledger *l = ledger_new(0, 0, 0, NULL); memopt_tag own = 0;
-    ledger_export_is(l, MEMOPT_EXPORT_REPORT, LEDGER_HEADING
+    ledger_report_is(l, LEDGER_HEADING
         "total           " "         0 B" "         0 B" "         0 B" "  ...................." "        0" "          0" "       0" "\n", __LINE__);
     CHECK(memopt_ledger_tag_add(l, "my tag", &own) == MEMOPT_OK);
     memopt_ledger_label(l, 3, 7);
@@ -489,7 +499,7 @@ static void ledger_report(void) {
     memopt_ledger_label(l, 4, 8);
     memopt_ledger_retried(l, MEMOPT_TAG_OPTIMIZER, 10);
     memopt_ledger_add(l, own, 1024, NULL, NULL);
-    ledger_export_is(l, MEMOPT_EXPORT_REPORT, LEDGER_HEADING
+    ledger_report_is(l, LEDGER_HEADING
         "parameters      " "     1.5 MiB" "     1.5 MiB" "     1.5 MiB" "  ###############....." "        1" "          1" "       0" "\n"
         "gradients       " "         0 B" "         0 B" "         0 B" "  ...................." "        0" "          0" "       1" "\n"
         "optimizer       " "         0 B" "         0 B" "         0 B" "  ...................." "        0" "          0" "       0" "\n"
@@ -513,7 +523,7 @@ static void ledger_report_left_out(void) { /* full tables, sources, a clock that
     memopt_ledger_add(l, MEMOPT_TAG_SCRATCH, 32, ledger_at(0x10000), NULL); /* 2 */
     memopt_ledger_add(l, MEMOPT_TAG_SCRATCH, 32, ledger_at(0x20000), NULL); /* 3 */
     memopt_ledger_add(l, MEMOPT_TAG_SCRATCH, 32, ledger_at(0x30000), NULL); /* 4 */
-    ledger_export_is(l, MEMOPT_EXPORT_REPORT, LEDGER_HEADING
+    ledger_report_is(l, LEDGER_HEADING
         "scratch         " "        96 B" "        96 B" "        96 B" "  ####################" "        3" "          3" "       0" "\n"
         "total           " "        96 B" "        96 B" "        96 B" "  ####################" "        3" "          3" "       0" "\n"
         "held by sources: reserved 128.0 KiB, committed 34.0 KiB, at most 36.0 KiB\n"
@@ -527,7 +537,7 @@ static void ledger_long_name(void) { /* a name wider than its column moves the r
     CHECK(memopt_ledger_tag_add(l, "0123456789abcdef0123456789abcdefXYZ", &own) == MEMOPT_OK);
     memopt_ledger_add(l, own, 3, NULL, NULL);
     memopt_ledger_add(l, MEMOPT_TAG_OTHER, 1, NULL, NULL);
-    ledger_export_is(l, MEMOPT_EXPORT_REPORT, LEDGER_HEADING
+    ledger_report_is(l, LEDGER_HEADING
         "0123456789abcdef0123456789abcde" "         3 B" "         3 B" "         3 B" "  ###############....." "        1" "          1" "       0" "\n"
         "other           " "         1 B" "         1 B" "         1 B" "  #####..............." "        1" "          1" "       0" "\n"
         "total           " "         4 B" "         4 B" "         4 B" "  ####################" "        2" "          2" "       0" "\n", __LINE__);
@@ -620,7 +630,7 @@ static size_t ledger_utf8_defined(const unsigned char *t) {
     return c >= least[bytes] && c != 0x7F && !(c >= 0xD800 && c < 0xE000) && c <= 0x10FFFF ? bytes : 0;
 }
 
-static void ledger_utf8(void) {
+static void ledger_characters(void) {
     static const unsigned char others[] = { 0, 1, 0x1F, ' ', '"', '~', 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xE1, 0xFF };
     unsigned char t[5] = { 0 };
     unsigned first, i, k, m;
@@ -631,12 +641,13 @@ static void ledger_utf8(void) {
                 for (m = 0; m < sizeof others; ++m) {
                     t[0] = (unsigned char)first; t[1] = (unsigned char)i; t[2] = others[k]; t[3] = others[m];
                     CHECK_AT(memopt_i_utf8((const char *)t) == ledger_utf8_defined(t), first << 24 | i << 16 | k << 8 | m);
+                    CHECK_AT(ledger_utf8((const char *)t) == ledger_utf8_defined(t), first << 24 | i << 16 | k << 8 | m);
                 }
 }
 
 static void ledger_snapshot_json(void) {
     test_faults f; memopt_host h; memopt_ledger *l = ledger_small(&f, &h);
-    ledger_export_is(l, MEMOPT_EXPORT_SNAPSHOT_JSON,
+    ledger_export_is(l, LEDGER_SNAPSHOT_JSON,
         "{\"segments\": [{\"device\": 0, \"address\": 4096, \"total_size\": 256, \"allocated_size\": 64, \"active_size\": 64, "
         "\"requested_size\": 64, \"stream\": 0, \"segment_type\": \"large\", \"segment_pool_id\": [0, 0], \"frames\": [], \"blocks\": ["
         "{\"address\": 4096, \"size\": 64, \"requested_size\": 0, \"state\": \"inactive\", \"frames\": []}, "
@@ -658,11 +669,11 @@ static void ledger_snapshot_json(void) {
 }
 static void ledger_snapshot_pickle(void) { /* of an empty ledger, byte for byte; the rest is for Python to read */
     static const char want[] = "\x80\x02}(X\x08\x00\x00\x00segments](eX\x0d\x00\x00\x00" "device_traces](](eeu.";
-    memopt_ledger *l = ledger_new(0, 0, 0, NULL); size_t length = 0; char *got = ledger_text(l, MEMOPT_EXPORT_SNAPSHOT_PICKLE, &length);
+    memopt_ledger *l = ledger_new(0, 0, 0, NULL); size_t length = 0; char *got = ledger_text(l, LEDGER_SNAPSHOT_PICKLE, &length);
     CHECK(length == sizeof want - 1 && memcmp(got, want, length) == 0);
     free(got);
-    ledger_export_is(l, MEMOPT_EXPORT_SNAPSHOT_JSON, "{\"segments\": [], \"device_traces\": [[]]}", __LINE__);
-    ledger_export_is(l, MEMOPT_EXPORT_TRACE_JSON, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": []}", __LINE__);
+    ledger_export_is(l, LEDGER_SNAPSHOT_JSON, "{\"segments\": [], \"device_traces\": [[]]}", __LINE__);
+    ledger_export_is(l, LEDGER_TRACE_JSON, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": []}", __LINE__);
     memopt_ledger_destroy(l);
 }
 static void ledger_pickle_numbers(void) { /* as long as they must be: a sign bit, and no byte more */
@@ -674,13 +685,17 @@ static void ledger_pickle_numbers(void) { /* as long as they must be: a sign bit
         { UINT64_C(0x7fffffffffffffff), 10, "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f" },
         { UINT64_C(0x8000000000000000), 11, "\x8a\x09\0\0\0\0\0\0\0\x80\0" }, { UINT64_MAX, 11, "\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\0" }
     };
-    size_t i; char bytes[32]; memopt_i_document d;
+    size_t i, length; char bytes[32]; ledger_document d;
     memset(&d, 0, sizeof d);
     d.pickle = 1;
     for (i = 0; i < sizeof cases / sizeof *cases; ++i) {
-        d.out = memopt_i_writer_begin(bytes, sizeof bytes);
-        memopt_i_document_number(&d, cases[i].n);
-        CHECK_AT(d.out.length == cases[i].length && memcmp(bytes, cases[i].bytes, cases[i].length) == 0, i);
+        d.file = tmpfile();
+        if (!d.file) exit(1);
+        ledger_number(&d, cases[i].n);
+        rewind(d.file);
+        length = fread(bytes, 1, sizeof bytes, d.file);
+        CHECK_AT(length == cases[i].length && memcmp(bytes, cases[i].bytes, length) == 0, i);
+        fclose(d.file);
     }
 }
 #define LEDGER_COUNT(name, ts, bytes) "{\"name\": \"" name "\", \"ph\": \"C\", \"pid\": 0, \"tid\": 0, \"ts\": " ts ", \"args\": {\"bytes\": " bytes "}}"
@@ -688,7 +703,7 @@ static void ledger_pickle_numbers(void) { /* as long as they must be: a sign bit
 static void ledger_trace_json(void) {
     test_faults f; memopt_host h; memopt_ledger *l = ledger_small(&f, &h);
     memopt_ledger_add(l, MEMOPT_TAG_GRADIENTS, 6, NULL, NULL); /* 7 us */
-    ledger_export_is(l, MEMOPT_EXPORT_TRACE_JSON, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": ["
+    ledger_export_is(l, LEDGER_TRACE_JSON, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": ["
         LEDGER_COUNT("gradients", "1", "0") ", " LEDGER_COUNT("gradients", "2", "64") ", " LEDGER_COUNT("gradients", "7", "70") ", "
         LEDGER_COUNT("scratch", "1", "0") ", " LEDGER_COUNT("scratch", "3", "32") ", " LEDGER_COUNT("scratch", "4", "0") ", "
         LEDGER_INSTANT("step", "1", "step", "0") ", " LEDGER_INSTANT("step", "2", "step", "2") ", "
@@ -699,7 +714,7 @@ static void ledger_trace_json(void) {
     l = ledger_new(0, 2, 0, &h); /* the ring has lost the beginning: the sums begin where they were */
     memopt_ledger_add(l, 1, 100, NULL, NULL); memopt_ledger_add(l, 2, 7, NULL, NULL); memopt_ledger_add(l, 1, 10, NULL, NULL);
     memopt_ledger_remove(l, 1, 100, NULL);
-    ledger_export_is(l, MEMOPT_EXPORT_TRACE_JSON, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": ["
+    ledger_export_is(l, LEDGER_TRACE_JSON, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": ["
         LEDGER_COUNT("parameters", "3", "100") ", " LEDGER_COUNT("parameters", "3", "110") ", " LEDGER_COUNT("parameters", "4", "10") ", "
         LEDGER_COUNT("gradients", "3", "7") ", " LEDGER_INSTANT("step", "3", "step", "0") "]}", __LINE__);
     memopt_ledger_destroy(l);
@@ -713,7 +728,7 @@ static void ledger_overlaps(void) {
     memopt_ledger_add(l, 1, 20, ledger_at(4156), NULL);
     memopt_ledger_add(l, 1, 30, ledger_at(4180), NULL);        /* over the end */
     memopt_ledger_add(l, 1, SIZE_MAX / 2, ledger_at(4190), NULL);
-    got = ledger_text(l, MEMOPT_EXPORT_SNAPSHOT_JSON, NULL);
+    got = ledger_text(l, LEDGER_SNAPSHOT_JSON, NULL);
     CHECK(strstr(got, "\"total_size\": 100, \"allocated_size\": 70, ") != NULL);
     CHECK(strstr(got, "{\"address\": 4096, \"size\": 10, ") && strstr(got, "{\"address\": 4106, \"size\": 50, "));
     CHECK(strstr(got, "{\"address\": 4156, \"size\": 20, ") && strstr(got, "{\"address\": 4176, \"size\": 20, "));
@@ -721,47 +736,54 @@ static void ledger_overlaps(void) {
     free(got);
     memopt_ledger_destroy(l);
 }
-/* Every capacity of every format: the buffer holds the beginning, the length is the whole, the next byte is untouched. */
+/* Every capacity of the report: the buffer holds the beginning, the length is the whole, the next byte is untouched. */
 static void ledger_buffers(void) {
-    static const memopt_export_format formats[] = { MEMOPT_EXPORT_REPORT, MEMOPT_EXPORT_SNAPSHOT_JSON, MEMOPT_EXPORT_SNAPSHOT_PICKLE, MEMOPT_EXPORT_TRACE_JSON };
-    test_faults f; memopt_host h; memopt_ledger *l = ledger_small(&f, &h); size_t i, capacity, length = 0, n, held;
-    for (i = 0; i < 4; ++i) {
-        const size_t zero = formats[i] != MEMOPT_EXPORT_SNAPSHOT_PICKLE; /* text ends with one */
-        char *whole = ledger_text(l, formats[i], &length), *part = (char *)malloc(length + 10);
-        if (!part) exit(1);
-        CHECK(!zero || whole[length] == 0);
-        CHECK(zero || whole[length] == 77); /* a pickle ends with its last byte */
-        for (capacity = 0; capacity < length + 5; ++capacity) {
-            memset(part, 77, length + 10);
-            n = 0;
-            CHECK_AT(memopt_ledger_export(l, formats[i], part, capacity, &n) == (capacity < length + zero ? MEMOPT_ERR_BUFFER : MEMOPT_OK), capacity);
-            held = capacity < length + zero ? (capacity ? capacity - zero : 0) : length;
-            CHECK_AT(n == length && memcmp(part, whole, held) == 0, capacity);
-            if (capacity && zero) CHECK_AT(part[held] == 0, capacity);
-            CHECK_AT(part[capacity ? held + zero : 0] == 77, capacity);
-        }
-        CHECK(memopt_ledger_export(l, formats[i], part, length + 1, NULL) == MEMOPT_OK);
-        CHECK(memopt_ledger_export(l, formats[i], NULL, 1, &n) == MEMOPT_ERR_ARGUMENT);
-        CHECK(memopt_ledger_export(l, formats[i], NULL, 0, NULL) == MEMOPT_ERR_BUFFER);
-        free(whole); free(part);
+    test_faults f; memopt_host h; memopt_ledger *l = ledger_small(&f, &h); size_t capacity, length = 0, n, held;
+    char whole[2000], part[2000];
+    CHECK(memopt_ledger_report(l, whole, sizeof whole, &length) == MEMOPT_OK && whole[length] == 0);
+    for (capacity = 0; capacity < length + 5; ++capacity) {
+        memset(part, 77, sizeof part);
+        n = 0;
+        CHECK_AT(memopt_ledger_report(l, part, capacity, &n) == (capacity < length + 1 ? MEMOPT_ERR_BUFFER : MEMOPT_OK), capacity);
+        held = capacity < length + 1 ? (capacity ? capacity - 1 : 0) : length;
+        CHECK_AT(n == length && memcmp(part, whole, held) == 0, capacity);
+        if (capacity) CHECK_AT(part[held] == 0, capacity);
+        CHECK_AT(part[capacity ? held + 1 : 0] == 77, capacity);
     }
-    { char a[2000], b[2000]; size_t m = 0; /* the report is the export of that name */
-      CHECK(memopt_ledger_report(l, a, sizeof a, &n) == MEMOPT_OK && memopt_ledger_export(l, MEMOPT_EXPORT_REPORT, b, sizeof b, &m) == MEMOPT_OK);
-      CHECK(n == m && strcmp(a, b) == 0); }
-#ifndef __cplusplus
-    n = 5;
-    CHECK(memopt_ledger_export(l, (memopt_export_format)77, NULL, 0, &n) == MEMOPT_ERR_ARGUMENT && n == 5);
-#endif
+    CHECK(memopt_ledger_report(l, part, length + 1, NULL) == MEMOPT_OK);
+    CHECK(memopt_ledger_report(l, NULL, 1, &n) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_ledger_report(l, NULL, 0, NULL) == MEMOPT_ERR_BUFFER);
     memopt_ledger_destroy(l);
 }
-static void ledger_sorted(void) { /* the scratch order of an export, for many blocks and few */
+static void ledger_export_refused(void) {
+    memopt_ledger *l = ledger_new(1, 1, 0, NULL); FILE *file = fopen("memopt.h", "rb");
+    if (!file) file = fopen("../memopt.h", "rb");
+    CHECK(ledger_export(l, LEDGER_TRACE_JSON, NULL) == MEMOPT_ERR_ARGUMENT);
+    if (file) {
+        CHECK(ledger_export(NULL, LEDGER_TRACE_JSON, file) == MEMOPT_ERR_ARGUMENT);
+#ifndef __cplusplus
+        CHECK(ledger_export(l, (ledger_format)77, file) == MEMOPT_ERR_ARGUMENT && !ferror(file));
+#endif
+        CHECK(ledger_export(l, LEDGER_TRACE_JSON, file) == MEMOPT_ERR_IO); /* opened for reading */
+        fclose(file);
+    }
+    memopt_ledger_destroy(l);
+}
+static void ledger_sorted(void) { /* blocks, many and few, stand by their address, each once */
     uint64_t seed = 9; size_t count, i;
     for (count = 0; count <= 300; count = count < 20 ? count + 1 : count + 70) {
-        memopt_ledger *l = ledger_new(count ? count : 1, 0, 0, NULL);
+        static const char begin[] = "\"total_size\": 1, "; unsigned long long before = 0, address;
+        memopt_ledger *l = ledger_new(count ? count : 1, 0, 0, NULL); char *text, *at;
         for (i = 0; i < count; ++i) memopt_ledger_add(l, 0, 1, ledger_at(test_random(&seed) >> 20), NULL);
-        free(ledger_text(l, MEMOPT_EXPORT_SNAPSHOT_JSON, NULL));
-        for (i = 1; i < l->block_count; ++i)
-            CHECK_AT((uintptr_t)l->blocks[l->order[i - 1]].address < (uintptr_t)l->blocks[l->order[i]].address, count);
+        text = ledger_text(l, LEDGER_SNAPSHOT_JSON, NULL);
+        for (i = 0, at = text; (at = strstr(at, begin)) != NULL; ++i) {
+            while (*--at != '{') {}
+            CHECK_AT(sscanf(at, "{\"device\": 0, \"address\": %llu", &address) == 1 && address > before, count);
+            before = address;
+            at = strstr(at, begin) + 1;
+        }
+        CHECK_AT(i == count && l->block_count == count, count);
+        free(text);
         memopt_ledger_destroy(l);
     }
 }
@@ -813,13 +835,14 @@ static void test_ledger(void) {
     RUN(ledger_report_left_out);
     RUN(ledger_long_name);
     RUN(ledger_explain);
-    RUN(ledger_utf8);
+    RUN(ledger_characters);
     RUN(ledger_snapshot_json);
     RUN(ledger_snapshot_pickle);
     RUN(ledger_pickle_numbers);
     RUN(ledger_trace_json);
     RUN(ledger_overlaps);
     RUN(ledger_buffers);
+    RUN(ledger_export_refused);
     RUN(ledger_sorted);
     RUN(ledger_errors);
 }

@@ -1,4 +1,4 @@
-/* trace.h - what doctor.h has recorded, or the events of a ledger's snapshot (MEMOPT_EXPORT_SNAPSHOT_JSON), as tables.
+/* trace.h - what doctor.h has recorded, or the events of a ledger's snapshot (parts/ledger_export.h), as tables.
 
    The trace is lines of text; times count marks, allocations and frees:
        doctor 1

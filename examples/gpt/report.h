@@ -1,6 +1,7 @@
 /* report.h - what is told about a run: progress, plan, speed, the hash that stands for all weights. */
 #ifndef GPT_REPORT_H
 #define GPT_REPORT_H
+#include "../parts/schedule_plot.h"
 
 static void held_now(const engine *e, size_t *now, size_t *peak); /* bytes, of the process or of the card */
 
@@ -79,23 +80,31 @@ static void describe_outcome(const engine *e, const options *o, outcome *out) {
     tell_memory(e, out);
 }
 
+static inline char *text_of(FILE *file) { /* what was written to it; NULL: it could not be read, or no memory */
+    const long length = ftell(file);
+    char *text = length < 0 ? NULL : (char *)malloc((size_t)length + 1);
+    if (!text) return NULL;
+    rewind(file);
+    text[fread(text, 1, (size_t)length, file)] = 0;
+    return text;
+}
+
 static inline char *strip_of(const engine *e) { /* the schedule as SVG; NULL when there is none, or no memory for it */
     memopt_chain chain;
-    size_t count, length = 0;
+    size_t count;
     const memopt_action *actions;
     char *text = NULL;
+    FILE *file;
     if (!e->tape) return NULL;
     memset(&chain, 0, sizeof chain);
     actions = memopt_tape_actions(e->tape, &count);
     chain.segments = e->segments;
     chain.count = e->segment_count;
     chain.input_bytes = 64;
-    (void)memopt_schedule_plot(&chain, actions, count, MEMOPT_PLOT_SVG, NULL, NULL, 0, &length);
-    if (length) text = (char *)malloc(length + 1);
-    if (text && memopt_schedule_plot(&chain, actions, count, MEMOPT_PLOT_SVG, NULL, text, length + 1, &length)) {
-        free(text);
-        text = NULL;
-    }
+    file = tmpfile();
+    if (!file) return NULL;
+    if (!schedule_plot(&chain, actions, count, PLOT_SVG, file)) text = text_of(file);
+    fclose(file);
     return text;
 }
 #endif

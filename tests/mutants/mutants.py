@@ -137,12 +137,12 @@ class Header:
     name, path, enough, prefix, combines = "header", "memopt.h", 0.97, "", True
     # Sections without a test file of the same name.
     owners = {**{part: ["host"] for part in ("host_threads", "host_files", "host_queue")},
-              "available": ["source"], "pages": ["source"], "ledger_report": ["ledger"], "ledger_export": ["ledger"], "rounding": ["base"],
+              "available": ["source"], "pages": ["source"], "ledger_report": ["ledger"], "rounding": ["base"],
               "flush": ["gemm"], "rows": ["row_kernels", "layer"], "noise": ["random"], "small": ["number"],
               "convert": ["number"], "quantize": ["quant"],
               "vec": ["row_kernels", "optim", "scale", "layer"], "optim_kernels": ["optim"], "state": ["optim", "adafactor", "parts_cut"], "optim_pass": ["optim", "adafactor", "parts_cut"],
               "optim": ["optim", "adafactor", "parts_cut"], "adafactor": ["adafactor", "parts_cut"],
-              "simulation": ["schedule"], "solver": ["schedule"], "plot": ["schedule"], "codec": ["tape"],
+              "simulation": ["schedule"], "solver": ["schedule"], "codec": ["tape"],
               "compile": ["tape"], "stash": ["tape"], "activation": ["layer"], "linear": ["layer"], "dropout": ["layer"], "embedding": ["layer"],
               "rotary": ["layer"], "operator": ["operator", "row_kernels", "layer", "attention", "softmax"],
               "gemm": ["gemm", "attention"]}

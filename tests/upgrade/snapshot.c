@@ -1,33 +1,12 @@
-/* snapshot.c - see memory as PyTorch users see theirs: write a snapshot and a trace to files.
-
-   memory.pickle opens in PyTorch's memory viewer (pytorch.org/memory_viz); memory.json has the same fields;
-   trace.json opens in ui.perfetto.dev and chrome://tracing.   Build: cc -O2 snapshot.c -o snapshot -lm
-   Usage: snapshot [FOLDER]     writes the three files there, by default into the current folder */
+/* snapshot.c - a ledger that sees everything. What wrote its files is examples/parts/ledger_export.h now. */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>
 
-/* README: snapshot */
-static int write_export(const memopt_ledger *ledger, memopt_export format, const char *path) {
-    size_t length; char *text; FILE *file; int ok;
-    (void)memopt_ledger_export(ledger, format, NULL, 0, &length); /* asks for the size */
-    text = (char *)malloc(length + 1);
-    if (!text || memopt_ledger_export(ledger, format, text, length + 1, NULL)) { free(text); return 0; }
-    file = fopen(path, "wb");
-    ok = file && fwrite(text, 1, length, file) == length;
-    if (file && fclose(file)) ok = 0;
-    free(text);
-    return ok;
-}
-/* README: end */
-
-int main(int argc, char **argv) {
-    const char *folder = argc > 1 ? argv[1] : ".";
-    static const char *const names[3] = { "memory.pickle", "memory.json", "trace.json" };
-    static const memopt_export formats[3] = { MEMOPT_EXPORT_SNAPSHOT_PICKLE, MEMOPT_EXPORT_SNAPSHOT_JSON, MEMOPT_EXPORT_TRACE_JSON };
+int main(void) {
     memopt_source pages; memopt_arena_desc desc = { 0 }; memopt_arena *arena; memopt_ledger *ledger; memopt_mark step_mark;
     memopt_ledger_desc ledger_desc = { 0 }; memopt_push_options cache = { 0 }; memopt_tag cache_tag;
-    uint32_t step, layer; int i; char path[4096];
+    uint32_t step, layer;
 
     ledger_desc.block_capacity = 1024; /* live blocks one by one, for the snapshot */
     ledger_desc.event_capacity = 8192; /* and what happened, for the trace */
@@ -44,11 +23,6 @@ int main(int argc, char **argv) {
             if (!memopt_arena_push(arena, (size_t)(1 + layer % 3) << 20, MEMOPT_TAG_ACTIVATIONS)) return 1;
         }
         if (step + 1 < 20) memopt_arena_rewind(arena, step_mark); /* the last step stays, to be seen in the snapshot */
-    }
-    for (i = 0; i < 3; ++i) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        if (!write_export(ledger, formats[i], path)) { fprintf(stderr, "cannot write %s\n", path); return 1; }
-        printf("wrote %s\n", path);
     }
     memopt_arena_destroy(arena);
     memopt_ledger_destroy(ledger);

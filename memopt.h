@@ -12488,7 +12488,6 @@ static int memopt_i_tiles_granted(void) {
 
 /* The widest level of this machine. Only who may use matrix units asks Linux for them. */
 static int memopt_i_simd_widest(int asked) {
-    (void)asked;
 #if defined(MEMOPT_I_X86)
     __builtin_cpu_init(); /* for callers that run before main */
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return MEMOPT_SIMD_SCALAR;
@@ -12520,8 +12519,6 @@ MEMOPT_API int memopt_simd_best(void) { return memopt_i_simd_widest(INT_MAX); }
 static void memopt_i_wide_end(int level) {
 #if defined(MEMOPT_I_X86)
     if (level >= MEMOPT_SIMD_AVX2) memopt_i_zeroupper();
-#else
-    (void)level;
 #endif
 }
 
@@ -12590,7 +12587,6 @@ static int memopt_i_flush_end(uint64_t mode) {
                      : "=&r"(seen) : "r"(mode & 0xffffffffu), "r"(mode >> 32) : "memory");
     return (seen & 8) != 0; /* underflow */
 #else
-    (void)mode;
     return 0;
 #endif
 }
@@ -12763,7 +12759,6 @@ V_FN uint32_t V(i_set)(uint32_t x) { return x; }
 V_FN uint32_t V(i_load)(const uint32_t *p) { return *p; }
 
 V_FN void V(i_put)(void *p, uint32_t x, int stream) {
-    (void)stream;
     memcpy(p, &x, sizeof x);
 }
 
@@ -13425,27 +13420,22 @@ V_FN uint32x4_t V(i_min_signed)(uint32x4_t a, uint32x4_t b) {
 
 /* There are no stores past the cache. */
 V_FN void V(put)(float *p, float32x4_t x, int stream) {
-    (void)stream;
     vst1q_f32(p, x);
 }
 
 V_FN void V(i_put)(void *p, uint32x4_t x, int stream) {
-    (void)stream;
     vst1q_u32((uint32_t *)p, x);
 }
 
 V_FN void V(w_put_upper)(uint16_t *p, uint32x4_t a, uint32x4_t b, int stream) {
-    (void)stream;
     vst1q_u16(p, vcombine_u16(vshrn_n_u32(a, 16), vshrn_n_u32(b, 16)));
 }
 
 V_FN void V(w_put_lower)(uint16_t *p, uint32x4_t a, uint32x4_t b, int stream) {
-    (void)stream;
     vst1q_u16(p, vcombine_u16(vmovn_u32(a), vmovn_u32(b)));
 }
 
 V_FN void V(b_put)(uint8_t *p, uint32x4_t a, uint32x4_t b, int stream) {
-    (void)stream;
     vst1_u8(p, vmovn_u16(vcombine_u16(vmovn_u32(a), vmovn_u32(b))));
 }
 
@@ -13534,14 +13524,12 @@ V_FN float V(power)(float p, float n, float t) {
     const uint32_t both = memopt_i_float_bits(t) + (254u - MEMOPT_I_EXP_BITS); /* two exponents */
     const uint32_t half = both >> 1;
 
-    (void)n;
     p = memopt_i_times(p, memopt_i_bits_float(half << 23));
     p = memopt_i_times(p, memopt_i_bits_float((both - half) << 23));
     return 0.0f > p ? 0.0f : p;
 }
 
 V_FN float V(normal_power)(float p, float n, float t) {
-    (void)n;
     return memopt_i_times(p, memopt_i_bits_float((memopt_i_float_bits(t) + (127u - MEMOPT_I_EXP_BITS)) << 23));
 }
 
@@ -13564,7 +13552,6 @@ V_FN __m256 V(power)(__m256 p, __m256 n, __m256 t) {
     const __m256i both = _mm256_add_epi32(_mm256_castps_si256(t), _mm256_set1_epi32((int)(254u - MEMOPT_I_EXP_BITS)));
     const __m256i half = _mm256_srli_epi32(both, 1);
 
-    (void)n;
     p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(half, 23)));
     p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_sub_epi32(both, half), 23)));
     return _mm256_max_ps(_mm256_setzero_ps(), p);
@@ -13573,7 +13560,6 @@ V_FN __m256 V(power)(__m256 p, __m256 n, __m256 t) {
 V_FN __m256 V(normal_power)(__m256 p, __m256 n, __m256 t) {
     const __m256i less = _mm256_set1_epi32((int)(127u - MEMOPT_I_EXP_BITS));
 
-    (void)n;
     return _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(t), less), 23)));
 }
 
@@ -13675,7 +13661,6 @@ V_FN __m512 V(zero_below)(__m512 z, __m512 least, __m512 a) {
 }
 
 V_FN __m512 V(power)(__m512 p, __m512 n, __m512 t) {
-    (void)t;
     return _mm512_scalef_ps(p, n);
 }
 
@@ -13720,7 +13705,6 @@ V_FN float32x4_t V(power)(float32x4_t p, float32x4_t n, float32x4_t t) {
     const uint32x4_t both = vaddq_u32(vreinterpretq_u32_f32(t), vdupq_n_u32(254u - MEMOPT_I_EXP_BITS));
     const uint32x4_t half = vshrq_n_u32(both, 1);
 
-    (void)n;
     p = vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(half, 23)));
     p = vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(vsubq_u32(both, half), 23)));
     return V(max)(vdupq_n_f32(0), p);
@@ -13729,7 +13713,6 @@ V_FN float32x4_t V(power)(float32x4_t p, float32x4_t n, float32x4_t t) {
 V_FN float32x4_t V(normal_power)(float32x4_t p, float32x4_t n, float32x4_t t) {
     const uint32x4_t less = vdupq_n_u32(127u - MEMOPT_I_EXP_BITS);
 
-    (void)n;
     return vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(vaddq_u32(vreinterpretq_u32_f32(t), less), 23)));
 }
 
@@ -14058,7 +14041,6 @@ static void memopt_i_random_chunk(void *task, size_t chunk, int worker) {
     uint32_t words[256];
     float values[256];
 
-    (void)worker;
     while (i < end) {
         const uint64_t index = t->first + i;
         const size_t skip = (size_t)(index & 3);
@@ -14169,28 +14151,24 @@ static memopt_i_noise_run memopt_i_noise_from(memopt_noise noise, uint64_t first
 static void V(bf16_from_f32)(uint16_t *dst, const float *src, size_t n, int stream) {
     size_t i;
 
-    (void)stream;
     for (i = 0; i < n; ++i) dst[i] = (uint16_t)memopt_i_bf16_code(memopt_i_get_bits(src + i), 0, 0);
 }
 
 static void V(f32_from_bf16)(float *dst, const uint16_t *src, size_t n, int stream) {
     size_t i;
 
-    (void)stream;
     for (i = 0; i < n; ++i) memopt_i_put_bits(dst + i, (uint32_t)src[i] << 16);
 }
 
 static void V(f16_from_f32)(uint16_t *dst, const float *src, size_t n, int stream) {
     size_t i;
 
-    (void)stream;
     for (i = 0; i < n; ++i) dst[i] = (uint16_t)memopt_i_f16_code(memopt_i_get_bits(src + i), 0, 0);
 }
 
 static void V(f32_from_f16)(float *dst, const uint16_t *src, size_t n, int stream) {
     size_t i;
 
-    (void)stream;
     for (i = 0; i < n; ++i) memopt_i_put_bits(dst + i, memopt_i_f16_bits(src[i]));
 }
 
@@ -14198,7 +14176,6 @@ static void V(bf16_stochastic)(uint16_t *dst, const float *src, size_t n, memopt
                                int stream) {
     size_t i;
 
-    (void)stream;
     for (i = 0; i < n; ++i)
         dst[i] = (uint16_t)memopt_i_bf16_code(memopt_i_get_bits(src + i), 1, memopt_i_noise32(noise, first + i));
 }
@@ -14206,7 +14183,6 @@ static void V(bf16_stochastic)(uint16_t *dst, const float *src, size_t n, memopt
 static void V(split)(uint16_t *high, uint16_t *low, const float *src, size_t n, int stream) {
     size_t i;
 
-    (void)stream;
     for (i = 0; i < n; ++i) {
         const uint32_t u = memopt_i_get_bits(src + i);
 
@@ -14218,7 +14194,6 @@ static void V(split)(uint16_t *high, uint16_t *low, const float *src, size_t n, 
 static void V(join)(float *dst, const uint16_t *high, const uint16_t *low, size_t n, int stream) {
     size_t i;
 
-    (void)stream;
     for (i = 0; i < n; ++i) memopt_i_put_bits(dst + i, memopt_i_join(high[i], low[i]));
 }
 
@@ -14478,8 +14453,6 @@ typedef void memopt_i_groups_fn(int level, int kind, int saturate, void *dst, co
 
 static void memopt_i_bf16_groups(int level, int kind, int saturate, void *dst, const float *src, size_t n,
                                  memopt_noise noise, uint64_t first, int stream) {
-    (void)kind;
-    (void)saturate;
     MEMOPT_I_DISPATCH(level, bf16_stochastic, ((uint16_t *)dst, src, n, noise, first, stream));
 }
 
@@ -14632,20 +14605,17 @@ static void memopt_i_small_codes(void *dst, const float *src, size_t i, size_t n
 
 /* The definitions. */
 static void V(small_from_f32)(uint8_t *dst, const float *src, size_t n, int kind, int saturate, int stream) {
-    (void)stream;
     memopt_i_small_codes(dst, src, 0, n, kind, saturate, NULL, 0);
 }
 
 static void V(small_stochastic)(void *dst, const float *src, size_t n, int kind, int saturate, memopt_noise noise,
                                 uint64_t first, int stream) {
-    (void)stream;
     memopt_i_small_codes(dst, src, 0, n, kind, saturate, &noise, first);
 }
 
 static void V(f32_from_small)(float *dst, const uint8_t *src, size_t n, int kind, int stream) {
     size_t i;
 
-    (void)stream;
     for (i = 0; i < n; ++i)
         memopt_i_put_bits(dst + i, kind == MEMOPT_I_E4M3 ? memopt_i_e4m3_bits(src[i])
                                                          : memopt_i_f16_bits((uint32_t)src[i] << 8));
@@ -14846,7 +14816,6 @@ static int memopt_i_number_streams(const memopt_i_number_task *t) {
     return t->level >= MEMOPT_SIMD_AVX2 && t->n >= MEMOPT_I_NUMBER_STREAM / t->dst_size
         && (!t->dst2 || !(((uintptr_t)t->dst ^ (uintptr_t)t->dst2) & 63));
 #else
-    (void)t;
     return 0;
 #endif
 }
@@ -14859,7 +14828,6 @@ static void memopt_i_number_chunk(void *task, size_t chunk, int worker) {
     const size_t head = over ? (64 - over) / t->dst_size : 0;
     const size_t body = n > head ? (n - head) & ~(size_t)63 : 0;
 
-    (void)worker;
     if (!t->stream || !body || (t->stochastic && ((t->first + begin + head) & 31))) {
         memopt_i_number_piece(t, begin, n, 0);
         return;
@@ -15199,7 +15167,6 @@ static int memopt_i_crc_level(int level) { return memopt_i_arm_has(MEMOPT_I_ARM_
 static int memopt_i_crc_folds(void) { return memopt_i_arm_has(MEMOPT_I_ARM_PMULL); }
 #else
 static int memopt_i_crc_level(int level) {
-    (void)level;
     return MEMOPT_SIMD_SCALAR;
 }
 
@@ -15233,8 +15200,6 @@ MEMOPT_I_CRC_FN static uint32_t memopt_i_crc_instruction(uint32_t r, const unsig
 }
 #else
 static uint32_t memopt_i_crc_instruction(uint32_t r, const unsigned char *p, size_t n) {
-    (void)p;
-    (void)n;
     return r;
 }
 #endif
@@ -15402,7 +15367,6 @@ static void memopt_i_crc_chunk(void *task, size_t chunk, int worker) {
     memopt_i_crc_task *t = (memopt_i_crc_task *)task;
     const size_t begin = chunk * t->piece;
 
-    (void)worker;
     t->of_piece[chunk] = memopt_i_crc_at(t->level, 0, t->bytes + begin, memopt_i_min(t->count - begin, t->piece));
 }
 
@@ -15625,7 +15589,6 @@ static void memopt_i_v1_decode(memopt_quant_map map, float *x, const uint8_t *co
                                int stream) {
     size_t i;
 
-    (void)stream;
     for (i = 0; i < n; ++i) x[i] = memopt_i_map_level(map, codes[i]) * absmax;
 }
 
@@ -16328,7 +16291,6 @@ V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t
 #  else
 V_FN void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16, size_t n, float inverse,
                         int ahead) {
-    (void)ahead;
     if (is_bf16) memopt_i_v1_encode_bf16(map, codes, (const uint16_t *)x, n, inverse);
     else memopt_i_v1_encode(map, codes, (const float *)x, n, inverse);
 }
@@ -16794,7 +16756,6 @@ static void memopt_i_fp8_measure(void *task, size_t chunk, int worker) {
     const size_t n = memopt_i_min(t->rows, t->x->rows - chunk * t->rows) * t->x->columns;
     size_t i;
 
-    (void)worker;
     for (i = 0; i < n; ++i) t->amax[chunk] = memopt_i_fp8_larger(t->amax[chunk], memopt_i_fp8_load(t->x, first + i));
 }
 
@@ -16824,7 +16785,6 @@ static void memopt_i_fp8_chunk(void *task, size_t chunk, int worker) {
     const size_t end = memopt_i_min((chunk + 1) * t->rows, t->x->rows);
     size_t row, column;
 
-    (void)worker;
     for (row = chunk * t->rows; row < end; row += MEMOPT_I_FP8_TILE)
         for (column = 0; column < t->x->columns; column += MEMOPT_I_FP8_TILE)
             t->amax[chunk] = memopt_i_fp8_tile(t, row, column, t->amax[chunk]);
@@ -20923,7 +20883,6 @@ static void memopt_i_scale_one(void *task, size_t index, int worker) {
     const size_t n = memopt_i_scale_count(g, p);
     void *x = memopt_i_gradient_at(g, p->first);
 
-    (void)worker;
     p->squares = memopt_i_scale_values(t->level, g->type, x, n, t->factor);
     if (!memopt_i_finite_double(p->squares)) p->nonfinite = memopt_i_gradients_nonfinite(g->type, x, n);
     memopt_i_wide_end(t->level);
@@ -21001,7 +20960,6 @@ static void memopt_i_clip_piece(void *task, size_t index, int worker) {
     const size_t n = memopt_i_scale_count(g, p);
     void *x = memopt_i_gradient_at(g, p->first);
 
-    (void)worker;
     if (g->type == MEMOPT_TYPE_F32) MEMOPT_I_DISPATCH(t->level, clip32, ((float *)x, n,
                                                                          memopt_i_float_bits(t->factor)));
     else {
@@ -21173,7 +21131,6 @@ static void memopt_i_accumulate_piece(void *task, size_t index, int worker) {
     const size_t end = p->first + memopt_i_scale_count(sum, p);
     size_t i, k;
 
-    (void)worker;
     if (sum->type == MEMOPT_TYPE_F32 && g->type == MEMOPT_TYPE_F32) {
         MEMOPT_I_DISPATCH(t->level, add_weighted, ((float *)sum->values + p->first, (const float *)g->values + p->first,
                                                    end - p->first, t->factor, t->start));
@@ -23617,7 +23574,6 @@ static void memopt_i_codec_chunk(void *task, size_t chunk, int worker) {
     size_t i = chunk * MEMOPT_I_CODEC_CHUNK;
     const size_t end = memopt_i_min(k->n, i + MEMOPT_I_CODEC_CHUNK);
 
-    (void)worker;
     for (; i < end; i += MEMOPT_I_CODEC_BLOCK) memopt_i_codec_block(k, i, memopt_i_min(end - i, MEMOPT_I_CODEC_BLOCK));
     memopt_i_wide_end(k->level);
 }
@@ -29348,7 +29304,6 @@ static void memopt_i_pass_chunk(void *task, size_t chunk, int worker) {
     const size_t end = row + memopt_i_min(p->step, rows - row);
     size_t at;
 
-    (void)worker;
     for (; row < end; ++row) {
         const size_t n = memopt_i_min(p->columns, p->n - row * p->columns);
 
@@ -31942,7 +31897,6 @@ static void memopt_i_bias_chunk(void *task, size_t chunk, int worker) {
     float buffer[MEMOPT_I_BIAS_COLUMNS];
     size_t row, done;
 
-    (void)worker;
     if (x->accumulate) memopt_i_row_load(t->level, sum, x->grad_bias, x->gradient_type, at, n);
     done = !x->rows ? n : memopt_i_row_columns(t->level, sum, memopt_i_row_at(x->grad_output, x->type, at), x->type,
                                                x->rows, x->outputs, n); /* without rows there may be no memory */
@@ -32169,14 +32123,10 @@ V_FN MEMOPT_I_FLATTEN size_t V(dropout_bf16)(const memopt_i_dropout *t, size_t i
 static void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold,
                             int pairs) {
     size_t i;
-    (void)pairs;
     for (i = 0; i < n; ++i) mask[i] = memopt_i_noise16(noise, first + i) < threshold ? ~(uint32_t)0 : 0;
 }
 
 static size_t V(dropout_bf16)(const memopt_i_dropout *t, size_t i, size_t n) {
-    (void)t;
-    (void)i;
-    (void)n;
     return 0;
 }
 #endif
@@ -32410,7 +32360,6 @@ static void memopt_i_embedding_part(void *task, size_t chunk, int worker) {
     const int is_of_tokens = chunk / MEMOPT_I_EMBEDDING_PARTS % 2 == 0;
     size_t row, step;
 
-    (void)worker;
     for (row = 0; is_of_tokens && x->grad_tokens && row < x->rows; row += step) {
         step = memopt_i_min(MEMOPT_I_EMBEDDING_ROWS, x->rows - row);
         memopt_i_embedding_tokens(t, part, row, step, at, n);
@@ -32975,7 +32924,6 @@ static void memopt_i_batch_group(void *task, size_t chunk, int worker) {
     memopt_i_batch_piece p;
     const int level = t->o.level;
 
-    (void)worker;
     memset(a, 0, n * sizeof *a);
     memset(b, 0, n * sizeof *b);
     for (row = begin; row < end; ++row)
@@ -33230,7 +33178,6 @@ static void memopt_i_batch_fold_row(void *task, size_t row, int worker) {
     const float factor = memopt_i_round(inverse * memopt_i_batch_one(t->x.scale, type, row, 1));
     const float bias = memopt_i_round(memopt_i_batch_one(l->bias, type, row, 0) - t->x.running_mean[row]);
 
-    (void)worker;
     t->bias[row] = fmaf(bias, factor, memopt_i_batch_one(t->x.shift, type, row, 0));
     if (!n) return;
     memopt_i_row_load(t->level, to, l->weights, type, row * n, n);
@@ -34104,7 +34051,6 @@ static void memopt_i_fused_chunk(void *task, size_t chunk, int worker) {
     memopt_i_fused_room m;
     size_t at, n;
 
-    (void)worker;
     memopt_i_fused_numbers(t, &m);
     memopt_i_fused_fill(t, &m, MEMOPT_FUSED_ONE, 0);
     for (; row < last; ++row) {
@@ -35770,8 +35716,6 @@ MEMOPT_API memopt_status memopt_ranks_create(const memopt_ranks_desc *desc, memo
 MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t rank) {
     memopt_transport t;
 
-    (void)ranks;
-    (void)rank;
     memset(&t, 0, sizeof t);
     return t;
 }
@@ -37567,7 +37511,6 @@ static void memopt_i_shard_fold_chunk(void *task, size_t index, int worker) {
     const size_t end = memopt_i_min((index + 1) * MEMOPT_I_SHARD_FOLD, f->count);
     size_t at;
 
-    (void)worker;
     for (at = index * MEMOPT_I_SHARD_FOLD; at < end; at += MEMOPT_I_SCALE_BLOCK)
         memopt_i_shard_fold_block(f, at, memopt_i_min(MEMOPT_I_SCALE_BLOCK, end - at));
     memopt_i_wide_end(f->level);
@@ -38206,7 +38149,6 @@ static void memopt_i_shard_square(void *task, size_t index, int worker) {
     size_t low = 0, high = x->desc.tensor_count;
     memopt_i_shard_piece p;
 
-    (void)worker;
     while (high - low > 1) { /* the last tensor whose first piece is not after this one, and that has any */
         const size_t middle = low + (high - low) / 2;
         if (x->first_pieces[middle] <= index) low = middle;
@@ -38861,7 +38803,6 @@ static memopt_status memopt_i_shard_link_begin(void *user, const memopt_comm_cal
     const double now = line->time->now;
     const double takes = line->link.latency + (double)call->bytes * line->others / line->link.bandwidth;
 
-    (void)error;
     line->time->communication += takes;
     line->over[slot] = takes;
     if (line->link.waits) return MEMOPT_OK;
@@ -38875,7 +38816,6 @@ static memopt_status memopt_i_shard_link_wait(void *user, size_t slot, memopt_er
     memopt_i_shard_simulated_link *line = (memopt_i_shard_simulated_link *)user;
     const double now = line->time->now;
 
-    (void)error;
     memopt_i_shard_spend(line->time, line->over[slot] - (line->link.waits ? 0 : now), 0);
     return MEMOPT_OK;
 }
@@ -39977,7 +39917,6 @@ static void memopt_i_onebit_pass_piece(void *task, size_t index, int worker) {
     double sums[3][16] = { { 0 } };
     size_t first, k;
 
-    (void)worker;
     memopt_i_onebit_block_begin(&b, pass->o, piece);
     for (first = 0; first < piece->count; first += b.n) {
         memopt_i_onebit_block_at(&b, first);
@@ -40033,7 +39972,6 @@ static void memopt_i_onebit_owner_commit(memopt_i_onebit_block *b, double (*sums
     const memopt_onebit *o = b->o;
     float *owned = o->state.owned + b->at - o->rank * o->shape.chunk;
 
-    (void)sums;
     memopt_i_onebit_owner_sum(b);
     MEMOPT_I_DISPATCH(o->level, onebit_error, (owned, b->c, o->scales[o->shape.ranks + o->rank], b->second, b->n));
 }
@@ -40151,7 +40089,6 @@ static void memopt_i_onebit_commit(memopt_i_onebit_block *b, double (*sums)[16])
 static void memopt_i_onebit_apply(memopt_i_onebit_block *b, double (*sums)[16]) {
     const memopt_onebit *o = b->o;
 
-    (void)sums;
     if (o->stage == MEMOPT_I_ONEBIT_EXACT) memopt_i_copy(b->momentum, b->error, b->n * sizeof *b->error);
     else memopt_i_onebit_load_result(b);
     memopt_i_onebit_find_direction(b, b->part->decay);
@@ -40456,7 +40393,6 @@ static void memopt_i_onebit_prepare(memopt_onebit *o, const memopt_onebit_run *r
 static void memopt_i_onebit_count_live(memopt_i_onebit_block *b, double (*sums)[16]) {
     size_t i;
 
-    (void)sums;
     if (b->at == b->piece->at) b->piece->live = 0;
     for (i = 0; i < b->n; ++i) b->piece->live += b->second[i] > 0;
 }
@@ -44211,7 +44147,6 @@ static memopt_status memopt_i_saved_check_file(memopt_saved *s, memopt_i_checks 
                                                void *context) {
     size_t tile;
 
-    (void)context;
     if (memopt_i_saved_header(s, c, file, &s->files[number]) || number % s->ranks != s->rank) return c->status;
     for (tile = 0; tile < memopt_i_saved_tiles(s, &s->files[number]) && !c->status; ++tile)
         (void)memopt_i_saved_tile(s, c, file, number, tile);
@@ -46659,7 +46594,6 @@ static memopt_status memopt_i_advise_rate_of(memopt_i_advise_watch *w, memopt_ty
 static void memopt_i_advise_copy_piece(void *task, size_t chunk, int worker) {
     unsigned char *room = (unsigned char *)task + chunk * MEMOPT_I_ADVISE_PIECE;
 
-    (void)worker;
     memcpy(room + MEMOPT_I_ADVISE_PIECE / 2, room, MEMOPT_I_ADVISE_PIECE / 2);
 }
 

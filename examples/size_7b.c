@@ -16,6 +16,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "parts/shard_choice.h"
 #include "size_7b/rehearsal.h"
 #if defined(__unix__) || defined(__APPLE__)
 #include <sys/statvfs.h>
@@ -108,9 +109,9 @@ static int is_there(model *m, int reopen) {
 /* What must lie on the disk so that the rest fits into less and less memory, and what that costs. */
 static int tell_choices(model *m, const rates *r) {
     const memopt_shard_desc d = model_shard(m);
-    memopt_shard_tier disk;
-    memopt_shard_target target;
-    memopt_shard_choice x;
+    shard_tier disk;
+    shard_target target;
+    shard_way x;
     memopt_status s;
 
     memset(&disk, 0, sizeof disk);
@@ -122,7 +123,7 @@ static int tell_choices(model *m, const rates *r) {
     target.tiers = &disk;
     target.tier_count = 1;
     target.pass = m->arena_bytes - model_held(m);
-    while ((s = memopt_shard_choose(&d, &target, &x)) == MEMOPT_OK) {
+    while ((s = shard_choose(&d, &target, &x)) == MEMOPT_OK) {
         printf("%s %.3f GB of memory: %s on the disk; %.3f GB moved a step, %.1f s\n",
                target.memory == SIZE_MAX ? "choices " : "        ", (double)x.memory / 1e9,
                !x.slow ? "nothing" : x.slow == MEMOPT_SHARD_SLOW_STATES ? "states"

@@ -158,7 +158,6 @@
           advise_schedules  what a form of the blocks takes under the schedules of its frontier
           advise_price      what one choice takes, and the choice as a line
      api_ advise            from a model and a machine to a way of training that fits, with its bytes and seconds
-     api_ advise_machine    a machine's rates, measured, and as text
 
    INDEX       Headings of the sections that have them: search for "---- NAME".
      host             the clock; opening and reading a file of the system, for host_files and pages; is a host whole?
@@ -216,7 +215,6 @@
      advise_schedules the solver's; frontiers; simulated
      advise_price     what lasts over a step; seconds and bytes; a single choice; as a line
      advise           which is better; the list; what was found
-     advise_machine   measured; as text
 
    CONVENTIONS
      Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back.
@@ -948,7 +946,7 @@ MEMOPT_API memopt_status      memopt_arena_trim(memopt_arena *arena);
 MEMOPT_API memopt_status      memopt_arena_check(memopt_arena *arena);
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x35 /* for memory, activations, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x15 /* for memory, activations, ranks */
 /* @section api_plan : api_host */
 
 typedef struct memopt_plan_item { /* zero it, then set what you need */
@@ -2452,7 +2450,7 @@ typedef struct memopt_tape_store {
 } memopt_tape_store;
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x14 /* for activations, ranks */
 /* @section api_codec : api_status */
 
 /* How outputs are kept. A lossy codec gives the same result for every schedule, budget and pass, but not that of
@@ -4777,53 +4775,6 @@ MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, con
 /** A choice as one line for people. buffer, capacity, length as in memopt_error_text(). */
 MEMOPT_API memopt_status memopt_advise_text(const memopt_advise_choice *choice, char *buffer, size_t capacity,
                                             size_t *length);
-
-/* @section api_advise_machine : api_advise api_tape api_comm api_store
-   The rates of a machine: measured, in place of a data sheet, and as text. */
-
-typedef struct memopt_advise_trial { /* zero it, then set at least one of products, tape, comm, store */
-    int          products;      /* 1: measure f32_rate, bf16_rate and bandwidth by the library's products and copies */
-    const memopt_threads *threads; /* for both; NULL = the calling thread */
-    memopt_tape *tape;          /* or an engine's segments: the rate is what they reach */
-    const void  *input, *grad_output; /* of its pass, as for memopt_tape_calibrate(), which solves it anew */
-    void        *grad_input;
-    double       operations;    /* of its pass, forward and backward */
-    int          is_16;         /* 1: they count for bf16_rate; else for f32_rate */
-    memopt_comm *comm;          /* NULL, or measures a link between two or more ranks, which all call. A rank that fails
-                                   before the link aborts comm, so that no other waits */
-    int          between_hosts; /* 1: the link is machine->network; else machine->local */
-    const memopt_store_desc *store; /* NULL, or a disk (without a path: the host's memory), as for
-                                       memopt_store_measure() */
-    uint64_t     nanoseconds;   /* for each rate, about; 0 = default: 2 seconds */
-    const memopt_host *host;    /* memory to measure with (about 70 MB for products), clock; NULL = the C library's */
-    memopt_error *error;        /* NULL, or filled in on failure; not kept */
-} memopt_advise_trial;
-
-/**
- * Measure a machine. Writes the measured fields, and efficiency 1 beside rates; the other fields stay. Measure again
- * for another number of threads.
- *
- * machine untouched on failure
- * returns OK; ERR_ARGUMENT (NULL, nothing to measure, a tape without operations, a single rank), ERR_MEMORY, ERR_IO
- *         (the clock), or what the tape, the comm or the store returns
- */
-MEMOPT_API memopt_status memopt_advise_calibrate(const memopt_advise_trial *trial, memopt_advise_machine *machine);
-
-/** A machine as text: a line for each field that is not 0, as "bf16_rate 9.89e+14"; rates to six digits. buffer,
-    capacity, length as in memopt_error_text(); ERR_ARGUMENT: machine is NULL. */
-MEMOPT_API memopt_status memopt_advise_machine_write(const memopt_advise_machine *machine, char *buffer,
-                                                     size_t capacity, size_t *length);
-
-/**
- * Read such a text. Blank lines and lines that begin with # are skipped; fields without a line stay as they are.
- *
- * text    `bytes` bytes, without a terminating 0
- * machine untouched on failure
- * returns OK; ERR_ARGUMENT (NULL); ERR_FORMAT (a line that is not a field and a number within its range, a field that
- *         occurs twice: the error has the field and the line)
- */
-MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t bytes, memopt_advise_machine *machine,
-                                                    memopt_error *error);
 
 #endif /* groups */
 /* @section api_end : config */
@@ -9183,7 +9134,7 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
 MEMOPT_I_SMALL_END
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x35 /* for memory, activations, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x15 /* for memory, activations, ranks */
 /* @section plan : base carve host api_plan
    Lifetimes known beforehand, to offsets: what lives at the same moment shares no byte, and the highest end is low.
    Problem    Finding the best plan is as hard as packing a strip; greedy planners alone leave up to half of it unused.
@@ -23431,7 +23382,7 @@ MEMOPT_API memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_
 MEMOPT_I_SMALL_END
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x14 /* for activations, ranks */
 /* @section codec : quant number simd host api_codec
    Outputs in fewer bytes, so that what is read back is bit for bit what went on being used.
    Idea       Every output is rounded right after its forward, to what a copy can hold, whatever becomes of it, so that
@@ -23625,7 +23576,7 @@ static memopt_tape_room memopt_i_tape_room(void) {
 }
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x14 /* for activations, ranks */
 /* @section compile : schedule plan codec arena carve api_tape
    A chain, solved and placed: from sizes and a budget to a list of calls whose pointers are known.
    Problem    The solver's peak is what is alive at one moment. Real buffers lie somewhere: a gradient of a segment's
@@ -46301,378 +46252,6 @@ MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, mem
     if (g.rows[0].tokens > 0) return MEMOPT_OK;
     return memopt_i_refuse_count(&c, MEMOPT_ERR_MEMORY, "memory", desc->machine.memory, "at least",
                                  memopt_i_advise_share(&result.leanest));
-}
-
-MEMOPT_I_SMALL_END
-
-/* @section advise_machine : store comm tape product text base host api_advise_machine
-   A machine's rates by measuring, and its fields as text. */
-
-MEMOPT_I_SMALL_BEGIN
-
-/* ---- measured ---- */
-#define MEMOPT_I_ADVISE_SIDE  ((size_t)512)       /* of products */
-#define MEMOPT_I_ADVISE_COPY  ((size_t)64 << 20)  /* bytes of memory, read and written */
-#define MEMOPT_I_ADVISE_PIECE ((size_t)1 << 20)   /* of it, and that a rank sends to each other one */
-#define MEMOPT_I_ADVISE_TRIES 31
-
-typedef struct memopt_i_advise_watch {
-    const memopt_advise_trial *trial;
-    memopt_i_checks *c;
-    memopt_host host;
-    uint64_t nanoseconds;
-    unsigned char *room; /* to copy within, or to multiply in */
-    memopt_product product;
-    size_t scratch;      /* bytes of a product, behind its operands */
-    memopt_comm_call call;
-} memopt_i_advise_watch;
-
-typedef memopt_status memopt_i_advise_run(memopt_i_advise_watch *w);
-
-static memopt_status memopt_i_advise_now(memopt_i_advise_watch *w, uint64_t *now) {
-    if (!w->host.clock.now_fn(w->host.clock.user, now)) return MEMOPT_OK;
-    return memopt_i_refuse(w->c, MEMOPT_ERR_IO, "clock", "failed");
-}
-
-/* The median time of up to `tries` runs, fewer if the time is over, but at least three. */
-static memopt_status memopt_i_advise_time(memopt_i_advise_watch *w, memopt_i_advise_run *run, size_t tries,
-                                          double *seconds) {
-    double took[MEMOPT_I_ADVISE_TRIES];
-    uint64_t begun, from, now = 0;
-    size_t n = 0;
-
-    if (memopt_i_advise_now(w, &begun)) return w->c->status;
-    for (from = begun; n < tries && (n < 3 || tries < MEMOPT_I_ADVISE_TRIES || from - begun < w->nanoseconds); ++n) {
-        const memopt_status s = run(w);
-        double spent;
-        size_t at;
-
-        if (s) return s;
-        if (memopt_i_advise_now(w, &now)) return w->c->status;
-        spent = 1e-9 * (double)(now > from ? now - from : 1);
-        for (at = n; at && took[at - 1] > spent; --at) took[at] = took[at - 1];
-        took[at] = spent;
-        from = now;
-    }
-    *seconds = took[n / 2];
-    return MEMOPT_OK;
-}
-
-static memopt_status memopt_i_advise_multiply(memopt_i_advise_watch *w) {
-    const size_t operands = 3 * MEMOPT_I_ADVISE_SIDE * MEMOPT_I_ADVISE_SIDE * sizeof(float);
-
-    w->product.error = w->c->error;
-    return w->c->status = memopt_gemm_multiply(&w->product, w->trial->threads, w->room + operands, w->scratch);
-}
-
-static memopt_status memopt_i_advise_rate_of(memopt_i_advise_watch *w, memopt_type type, double *rate) {
-    const size_t side = MEMOPT_I_ADVISE_SIDE, bytes = side * side * sizeof(float);
-    memopt_product *p = &w->product;
-    double seconds = 0;
-
-    memset(p, 0, sizeof *p);
-    p->rows = p->columns = p->depth = p->left_stride = p->right_stride = p->result_stride = side;
-    p->right_transposed = 1;
-    p->left_type = p->right_type = type;
-    p->left = w->room;
-    p->right = w->room + bytes;
-    p->result = (float *)(void *)(w->room + 2 * bytes);
-    if (memopt_i_advise_time(w, memopt_i_advise_multiply, MEMOPT_I_ADVISE_TRIES, &seconds)) return w->c->status;
-    *rate = 2 * (double)side * (double)side * (double)side / seconds;
-    return MEMOPT_OK;
-}
-
-static void memopt_i_advise_copy_piece(void *task, size_t chunk, int worker) {
-    unsigned char *room = (unsigned char *)task + chunk * MEMOPT_I_ADVISE_PIECE;
-
-    memcpy(room + MEMOPT_I_ADVISE_PIECE / 2, room, MEMOPT_I_ADVISE_PIECE / 2);
-}
-
-static memopt_status memopt_i_advise_copy(memopt_i_advise_watch *w) {
-    memopt_i_parallel_for(w->trial->threads, MEMOPT_I_ADVISE_COPY / MEMOPT_I_ADVISE_PIECE, memopt_i_advise_copy_piece,
-                          w->room);
-    return MEMOPT_OK;
-}
-
-static memopt_status memopt_i_advise_products(memopt_i_advise_watch *w, memopt_advise_machine *m) {
-    size_t bytes;
-    double seconds = 0;
-
-    w->scratch = memopt_gemm_scratch(w->trial->threads);
-    bytes = MEMOPT_I_ADVISE_COPY + w->scratch;
-    w->room = (unsigned char *)memopt_i_alloc(&w->host, bytes, MEMOPT_I_HOST_ALIGN);
-    if (!w->room) return memopt_i_refuse_memory(w->c, bytes);
-    memset(w->room, 0, bytes);
-    (void)memopt_i_advise_rate_of(w, MEMOPT_TYPE_F32, &m->f32_rate);
-    if (!w->c->status) (void)memopt_i_advise_rate_of(w, MEMOPT_TYPE_BF16, &m->bf16_rate);
-    if (!w->c->status && !memopt_i_advise_time(w, memopt_i_advise_copy, MEMOPT_I_ADVISE_TRIES, &seconds))
-        m->bandwidth = (double)MEMOPT_I_ADVISE_COPY / seconds;
-    m->efficiency = 1;
-    memopt_i_free(&w->host, w->room, bytes, MEMOPT_I_HOST_ALIGN);
-    return w->c->status;
-}
-
-static memopt_status memopt_i_advise_segments(memopt_i_advise_watch *w, memopt_advise_machine *m) {
-    const memopt_advise_trial *t = w->trial;
-    memopt_tape *tape = t->tape;
-    double seconds = 0;
-    size_t i, count, repeats;
-    int round;
-
-    for (round = 0, repeats = 1; round < 2; ++round) {
-        const memopt_status s = memopt_tape_calibrate(tape, t->input, t->grad_output, t->grad_input, repeats);
-        const memopt_segment *segments = memopt_tape_segments(tape, &count);
-
-        if (s) {
-            if (w->c->error) *w->c->error = memopt_tape_error(tape);
-            return w->c->status = s;
-        }
-        for (i = 0, seconds = 0; i < count; ++i) seconds += segments[i].forward_cost + segments[i].backward_cost;
-        repeats = (size_t)(1e-9 * (double)w->nanoseconds / (seconds > 1e-6 ? seconds : 1e-6)) + 3;
-    }
-    *(t->is_16 ? &m->bf16_rate : &m->f32_rate) = t->operations / (seconds > 0 ? seconds : 1e-9);
-    m->efficiency = 1;
-    return MEMOPT_OK;
-}
-
-static memopt_status memopt_i_advise_gather(memopt_i_advise_watch *w) {
-    const memopt_status s = memopt_comm_run(w->trial->comm, &w->call);
-
-    if (s && w->c->error) *w->c->error = memopt_comm_error(w->trial->comm);
-    return w->c->status = s;
-}
-
-/* All-gathers of 64 bytes, and of a megabyte. Every rank runs as many, whatever its clock says. */
-static memopt_status memopt_i_advise_link(memopt_i_advise_watch *w, memopt_shard_link *link) {
-    const memopt_comm_stats stats = memopt_comm_get_stats(w->trial->comm);
-    const size_t bytes = (stats.rank_count + 1) * MEMOPT_I_ADVISE_PIECE, tries = MEMOPT_I_ADVISE_TRIES - 1;
-    double small = 0, large = 0;
-
-    w->room = (unsigned char *)memopt_i_alloc(&w->host, bytes, MEMOPT_I_HOST_ALIGN);
-    if (!w->room) return memopt_i_refuse_memory(w->c, bytes);
-    memset(w->room, 0, bytes);
-    w->call.kind = MEMOPT_COMM_ALL_GATHER;
-    w->call.bytes = 64;
-    w->call.send = w->room;
-    w->call.receive = w->room + MEMOPT_I_ADVISE_PIECE;
-    (void)memopt_i_advise_time(w, memopt_i_advise_gather, tries, &small);
-    w->call.bytes = MEMOPT_I_ADVISE_PIECE;
-    if (!w->c->status) (void)memopt_i_advise_time(w, memopt_i_advise_gather, tries, &large);
-    memopt_i_free(&w->host, w->room, bytes, MEMOPT_I_HOST_ALIGN);
-    if (w->c->status) return w->c->status;
-    link->latency = small;
-    link->bandwidth = (double)(stats.rank_count - 1) * (double)MEMOPT_I_ADVISE_PIECE
-        / (large - small > 1e-9 ? large - small : 1e-9);
-    return MEMOPT_OK;
-}
-
-static memopt_status memopt_i_advise_disk(memopt_i_advise_watch *w, memopt_advise_machine *m) {
-    memopt_store_desc d = *w->trial->store;
-    memopt_store_rates rates = { 0, 0, 0 };
-
-    d.error = w->c->error;
-    w->c->status = memopt_store_measure(&d, w->nanoseconds, &rates);
-    if (w->c->status) return w->c->status;
-    if (d.path) m->disk_bandwidth = rates.both;
-    else m->host_bandwidth = rates.both / 2;
-    return MEMOPT_OK;
-}
-
-MEMOPT_API memopt_status memopt_advise_calibrate(const memopt_advise_trial *trial, memopt_advise_machine *machine) {
-    memopt_i_checks c = memopt_i_checks_begin(trial ? trial->error : NULL, "advise");
-    memopt_i_advise_watch w;
-    memopt_advise_machine m;
-
-    memset(&w, 0, sizeof w);
-    memopt_i_must(&c, machine != NULL, "machine", "is NULL");
-    if (memopt_i_must(&c, trial != NULL, "trial", "is NULL")) return c.status;
-    memopt_i_must_be_flag(&c, "products", trial->products);
-    memopt_i_must_be_flag(&c, "is_16", trial->is_16);
-    memopt_i_must_be_flag(&c, "between_hosts", trial->between_hosts);
-    memopt_i_must(&c, trial->products || trial->tape || trial->comm || trial->store, "trial", "has nothing to measure");
-    memopt_i_must(&c, !trial->tape || (trial->operations >= 1 && trial->operations <= 1e300), "operations",
-                  "are required with a tape");
-    memopt_i_must(&c, !trial->comm || memopt_comm_get_stats(trial->comm).rank_count > 1, "comm", "is of a single rank");
-    memopt_i_threads_check(&c, trial->threads);
-    if (c.status || memopt_i_host_resolve(&c, trial->host, &w.host)) return c.status;
-    w.trial = trial;
-    w.c = &c;
-    w.nanoseconds = trial->nanoseconds ? trial->nanoseconds : UINT64_C(2000000000);
-    m = *machine;
-    if (trial->products) (void)memopt_i_advise_products(&w, &m);
-    if (trial->tape && !c.status) (void)memopt_i_advise_segments(&w, &m);
-    if (trial->comm && !c.status) (void)memopt_i_advise_link(&w, trial->between_hosts ? &m.network : &m.local);
-    if (c.status) memopt_comm_abort(trial->comm); /* the other ranks would wait in the link */
-    else if (trial->store) (void)memopt_i_advise_disk(&w, &m);
-    if (!c.status) *machine = m;
-    return c.status;
-}
-
-/* ---- as text ---- */
-typedef enum memopt_i_advise_number { /* type of a field */
-    MEMOPT_I_ADVISE_SIZE,
-    MEMOPT_I_ADVISE_COUNT,
-    MEMOPT_I_ADVISE_FLAG,
-    MEMOPT_I_ADVISE_REAL
-} memopt_i_advise_number;
-
-typedef struct memopt_i_advise_field {
-    const char *name;
-    memopt_i_advise_number type;
-    size_t at;
-} memopt_i_advise_field;
-
-#define MEMOPT_I_ADVISE_AT(name, type) { #name, type, offsetof(memopt_advise_machine, name) }
-static const memopt_i_advise_field memopt_i_advise_fields[] = {
-    MEMOPT_I_ADVISE_AT(processors, MEMOPT_I_ADVISE_SIZE),
-    MEMOPT_I_ADVISE_AT(of_host, MEMOPT_I_ADVISE_SIZE),
-    MEMOPT_I_ADVISE_AT(most_threads, MEMOPT_I_ADVISE_SIZE),
-    MEMOPT_I_ADVISE_AT(memory, MEMOPT_I_ADVISE_COUNT),
-    MEMOPT_I_ADVISE_AT(reserve, MEMOPT_I_ADVISE_COUNT),
-    MEMOPT_I_ADVISE_AT(host_memory, MEMOPT_I_ADVISE_COUNT),
-    MEMOPT_I_ADVISE_AT(disk, MEMOPT_I_ADVISE_COUNT),
-    MEMOPT_I_ADVISE_AT(f32_rate, MEMOPT_I_ADVISE_REAL),
-    MEMOPT_I_ADVISE_AT(bf16_rate, MEMOPT_I_ADVISE_REAL),
-    MEMOPT_I_ADVISE_AT(efficiency, MEMOPT_I_ADVISE_REAL),
-    MEMOPT_I_ADVISE_AT(multiprocessors, MEMOPT_I_ADVISE_SIZE),
-    MEMOPT_I_ADVISE_AT(bandwidth, MEMOPT_I_ADVISE_REAL),
-    MEMOPT_I_ADVISE_AT(host_bandwidth, MEMOPT_I_ADVISE_REAL),
-    MEMOPT_I_ADVISE_AT(disk_bandwidth, MEMOPT_I_ADVISE_REAL),
-    MEMOPT_I_ADVISE_AT(local.latency, MEMOPT_I_ADVISE_REAL),
-    MEMOPT_I_ADVISE_AT(local.bandwidth, MEMOPT_I_ADVISE_REAL),
-    MEMOPT_I_ADVISE_AT(local.waits, MEMOPT_I_ADVISE_FLAG),
-    MEMOPT_I_ADVISE_AT(network.latency, MEMOPT_I_ADVISE_REAL),
-    MEMOPT_I_ADVISE_AT(network.bandwidth, MEMOPT_I_ADVISE_REAL),
-    MEMOPT_I_ADVISE_AT(network.waits, MEMOPT_I_ADVISE_FLAG)
-};
-#define MEMOPT_I_ADVISE_FIELDS (sizeof memopt_i_advise_fields / sizeof *memopt_i_advise_fields)
-
-/* A field that is not real. */
-static uint64_t memopt_i_advise_get(const memopt_i_advise_field *f, const unsigned char *machine) {
-    const void *at = machine + f->at;
-
-    if (f->type == MEMOPT_I_ADVISE_COUNT) return *(const uint64_t *)at;
-    if (f->type == MEMOPT_I_ADVISE_SIZE) return *(const size_t *)at;
-    return *(const int *)at != 0;
-}
-
-/* Returns 1 if it is out of range. */
-static int memopt_i_advise_set(const memopt_i_advise_field *f, uint64_t count, unsigned char *machine) {
-    const uint64_t most = f->type == MEMOPT_I_ADVISE_COUNT ? UINT64_MAX
-        : f->type == MEMOPT_I_ADVISE_SIZE ? SIZE_MAX : 1;
-    void *at = machine + f->at;
-
-    if (count > most) return 1;
-    if (f->type == MEMOPT_I_ADVISE_COUNT) *(uint64_t *)at = count;
-    else if (f->type == MEMOPT_I_ADVISE_SIZE) *(size_t *)at = (size_t)count;
-    else *(int *)at = count != 0;
-    return 0;
-}
-
-MEMOPT_API memopt_status memopt_advise_machine_write(const memopt_advise_machine *machine, char *buffer,
-                                                     size_t capacity, size_t *length) {
-    memopt_i_writer o = memopt_i_writer_begin(buffer, capacity);
-    size_t i;
-
-    if (!machine || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
-    for (i = 0; i < MEMOPT_I_ADVISE_FIELDS; ++i) {
-        const memopt_i_advise_field *f = &memopt_i_advise_fields[i];
-        const unsigned char *of = (const unsigned char *)machine;
-        const int is_real = f->type == MEMOPT_I_ADVISE_REAL;
-        const double real = is_real ? *(const double *)(const void *)(of + f->at) : 0;
-        const uint64_t count = is_real ? 0 : memopt_i_advise_get(f, of);
-
-        if (!count && !(real > 0)) continue;
-        memopt_i_put_enclosed(&o, "", f->name, " ");
-        if (is_real) memopt_i_put_real(&o, real);
-        else memopt_i_put_number(&o, count);
-        memopt_i_put_text(&o, "\n");
-    }
-    return memopt_i_writer_end(&o, 1, length);
-}
-
-/* Decimal digits below 2^64 with point and exponent, as an integer if it is one, and as a real number. Returns its
-   length, 0: not a number. */
-static size_t memopt_i_advise_read_real(const char *text, size_t bytes, uint64_t *digits, int *whole, double *out) {
-    size_t i = 0;
-    int exponent = 0, places = 0, point = 0, any = 0, negative = 0;
-
-    for (*digits = 0; i < bytes && (memopt_i_is_digit(text[i]) || (text[i] == '.' && !point)); ++i) {
-        if (text[i] == '.') {
-            point = 1;
-            continue;
-        }
-        any = 1;
-        if (*digits > (UINT64_MAX - (uint64_t)(text[i] - '0')) / 10) return 0;
-        *digits = *digits * 10 + (uint64_t)(text[i] - '0');
-        places += point;
-    }
-    if (any && i < bytes && (text[i] == 'e' || text[i] == 'E')) {
-        negative = i + 1 < bytes && text[i + 1] == '-';
-        i += 1 + (size_t)(negative || (i + 1 < bytes && text[i + 1] == '+'));
-        if (i == bytes || !memopt_i_is_digit(text[i])) return 0;
-        for (; i < bytes && memopt_i_is_digit(text[i]); ++i)
-            if ((exponent = exponent * 10 + (text[i] - '0')) > 400) return 0;
-    }
-    exponent = (negative ? -exponent : exponent) - places;
-    *out = (double)*digits;
-    *whole = 1;
-    if (exponent && *digits) { /* else it is exact as it stands */
-        for (; exponent > 0; --exponent) *out *= 10;
-        for (; exponent < 0; ++exponent) *out /= 10;
-        *whole = *out < 18446744073709549568.0 && !(floor(*out) < *out);
-        if (*whole) *digits = (uint64_t)*out;
-    }
-    return any && *out <= 1e300 ? i : 0;
-}
-
-static memopt_status memopt_i_advise_read_field(memopt_i_checks *c, const char *line, size_t bytes,
-                                                memopt_advise_machine *m, uint32_t *seen) {
-    const memopt_i_advise_field *f = memopt_i_advise_fields;
-    uint64_t count;
-    double real;
-    size_t i, used, name = 0;
-    int whole;
-
-    while (name < bytes && line[name] != ' ') ++name;
-    for (i = 0; i < MEMOPT_I_ADVISE_FIELDS; ++i, ++f)
-        if (strlen(f->name) == name && !memcmp(f->name, line, name)) break;
-    if (i == MEMOPT_I_ADVISE_FIELDS) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "name", "is no field of a machine");
-    if (*seen >> i & 1) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, f->name, "comes twice");
-    *seen |= (uint32_t)1 << i;
-    while (name < bytes && line[name] == ' ') ++name;
-    used = memopt_i_advise_read_real(line + name, bytes - name, &count, &whole, &real);
-    if (used && name + used == bytes) {
-        if (f->type == MEMOPT_I_ADVISE_REAL) memcpy((unsigned char *)m + f->at, &real, sizeof real);
-        if (f->type == MEMOPT_I_ADVISE_REAL || (whole && !memopt_i_advise_set(f, count, (unsigned char *)m)))
-            return MEMOPT_OK;
-    }
-    return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, f->name, "is not followed by one number within its range");
-}
-
-MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t bytes, memopt_advise_machine *machine,
-                                                    memopt_error *error) {
-    memopt_i_checks c = memopt_i_checks_begin(error, "advise");
-    memopt_advise_machine m;
-    uint32_t seen = 0;
-    size_t at, end, number;
-
-    memopt_i_must(&c, text != NULL, "text", "is NULL");
-    if (memopt_i_must(&c, machine != NULL, "machine", "is NULL")) return c.status;
-    m = *machine;
-    for (at = 0, number = 1; at < bytes; at = end + 1, ++number) {
-        const char *line = text + at;
-        size_t length;
-
-        for (end = at; end < bytes && text[end] != '\n'; ++end) {}
-        length = end - at;
-        while (length && (line[length - 1] == '\r' || line[length - 1] == ' ')) --length;
-        if (!length || line[0] == '#') continue;
-        memopt_i_checks_at(&c, "line", number);
-        if (memopt_i_advise_read_field(&c, line, length, &m, &seen)) return c.status;
-    }
-    *machine = m;
-    return MEMOPT_OK;
 }
 
 MEMOPT_I_SMALL_END

@@ -14,6 +14,7 @@
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
+#include "parts/machine.h"
 #include <errno.h>
 #include <ctype.h>
 #include <stdio.h>
@@ -181,21 +182,21 @@ static int read_model(const char *path, const field *fields, void *out) {
 }
 
 static int read_machine(const char *path, memopt_advise_machine *m) {
-    char text[8192], line[300] = "";
+    char line[300];
     FILE *file = fopen(path, "rb");
     memopt_error why = { 0 };
-    size_t bytes;
+    memopt_status s;
 
     if (!file) {
         fprintf(stderr, "advise_tool: %s is no known name, and no file; without arguments all names are told\n", path);
         return 1;
     }
-    bytes = fread(text, 1, sizeof text, file);
-    if (ferror(file)) return cannot_be_read(path, file);
+    s = machine_read(file, m, &why);
+    if (s == MEMOPT_ERR_IO) return cannot_be_read(path, file);
     fclose(file);
-    if (bytes < sizeof text && !memopt_advise_machine_read(text, bytes, m, &why)) return 0;
-    if (bytes < sizeof text) (void)memopt_error_text(&why, line, sizeof line, NULL);
-    fprintf(stderr, "advise_tool: %s: %s\n", path, bytes < sizeof text ? line : "so long is no file of a machine");
+    if (!s) return 0;
+    (void)memopt_error_text(&why, line, sizeof line, NULL);
+    fprintf(stderr, "advise_tool: %s: %s\n", path, line);
     return 1;
 }
 
@@ -263,7 +264,7 @@ static int measure(int argc, char **argv) { /* FILE [--threads N] [--disk DIR] *
     enum { TILES = 16 };
 
     memopt_advise_machine m = { 0 };
-    memopt_advise_trial t = { 0 };
+    machine_trial t = { 0 };
     memopt_error why = { 0 };
     memopt_store_desc store = { 0 };
     memopt_thread_pool *pool = NULL;
@@ -303,16 +304,17 @@ static int measure(int argc, char **argv) { /* FILE [--threads N] [--disk DIR] *
     store.tile_bytes = (size_t)4 << 20;
     store.tiles = TILES;
     if (store.path) t.store = &store;
-    wrong = memopt_advise_calibrate(&t, &m);
+    wrong = machine_calibrate(&t, &m);
     memopt_thread_pool_destroy(pool);
     if (!wrong) wrong = memopt_memory_available(NULL, &m.memory);
     m.reserve = 6000000;
-    if (wrong || memopt_advise_machine_write(&m, text, sizeof text, NULL)) {
+    if (wrong) {
         fprintf(stderr, "%s\n", memopt_error_text(&why, text, sizeof text, NULL) ? "" : text);
         return 2;
     }
     file = fopen(argv[2], "w");
-    wrong = !file || fprintf(file, "# %u threads of this machine, measured\n%s", (unsigned)threads_wanted, text) < 0;
+    wrong = !file || fprintf(file, "# %u threads of this machine, measured\n", (unsigned)threads_wanted) < 0
+        || machine_write(&m, file);
     if ((file && fclose(file)) || wrong) {
         fprintf(stderr, "advise_tool: %s could not be written\n", argv[2]);
         return 2;

@@ -1,6 +1,7 @@
 /* test_advise.c - the search against the whole list, bytes against dry runs made by hand, points that others have
    published, what is refused. */
 #include "test.h"
+#include "../examples/parts/machine.h"
 #include <time.h>
 
 /* ---- models and machines ---- */
@@ -1035,85 +1036,101 @@ static memopt_tape *advise_tape(advise_world *w, memopt_host *host) { /* a segme
     return tape;
 }
 static void advise_calibrated(void) {
-    advise_world w; memopt_host host; memopt_advise_trial t; memopt_advise_machine m, was; memopt_store_desc store; memopt_tape *tape; memopt_comm *comm; float input[16]; size_t calls, n;
+    advise_world w; memopt_host host; machine_trial t; memopt_advise_machine m, was; memopt_store_desc store; memopt_tape *tape; memopt_comm *comm; float input[16]; size_t calls, n;
     memset(&w, 0, sizeof w); memset(&host, 0, sizeof host); memset(&t, 0, sizeof t); memset(&m, 0, sizeof m); memset(&store, 0, sizeof store); memset(input, 0, sizeof input);
     host.clock.now_fn = advise_now; host.clock.user = &w;
     w.tick = 1000000; w.latency = 20000; w.rate = 4000000000u;
     t.host = &host; t.nanoseconds = 1; t.products = 1; m.bf16_rate = 2e11;
     if (TEST_STRIDE == 1) { /* products take long where nothing is wide */
-        CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_OK); /* each try takes one look at the clock: a millisecond */
+        CHECK(machine_calibrate(&t, &m) == MEMOPT_OK); /* each try takes one look at the clock: a millisecond */
         CHECK(fabs(m.f32_rate / (2 * 512.0 * 512 * 512 * 1000) - 1) < 1e-9 && m.bf16_rate >= m.f32_rate && m.bf16_rate <= m.f32_rate && m.efficiency >= 1 && m.efficiency <= 1);
         CHECK(fabs(m.bandwidth / (1000.0 * 67108864) - 1) < 1e-9 && !m.memory && !(m.local.bandwidth > 0));
     }
     t.error = &test_why; w.tick = 0; t.products = 0; t.tape = tape = advise_tape(&w, &host); t.input = input; t.operations = 5e6;
-    CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_OK && fabs(m.f32_rate / 1e9 - 1) < 1e-9 && m.bf16_rate > 1e11); /* 5 ms */
+    CHECK(machine_calibrate(&t, &m) == MEMOPT_OK && fabs(m.f32_rate / 1e9 - 1) < 1e-9 && m.bf16_rate > 1e11); /* 5 ms */
     t.is_16 = 1;
-    CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_OK && fabs(m.bf16_rate / 1e9 - 1) < 1e-9);
+    CHECK(machine_calibrate(&t, &m) == MEMOPT_OK && fabs(m.bf16_rate / 1e9 - 1) < 1e-9);
     t.input = NULL; was = m;
-    CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_ERR_ARGUMENT && !memcmp(&m, &was, sizeof m));
+    CHECK(machine_calibrate(&t, &m) == MEMOPT_ERR_ARGUMENT && !memcmp(&m, &was, sizeof m));
     t.tape = NULL; t.comm = comm = advise_comm(&w);
-    CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_OK && fabs(m.local.latency / 20.016e-6 - 1) < 1e-9 && fabs(m.local.bandwidth / 4e9 - 1) < 1e-3 && !(m.network.bandwidth > 0) && w.begun == 60);
+    CHECK(machine_calibrate(&t, &m) == MEMOPT_OK && fabs(m.local.latency / 20.016e-6 - 1) < 1e-9 && fabs(m.local.bandwidth / 4e9 - 1) < 1e-3 && !(m.network.bandwidth > 0) && w.begun == 60);
     t.between_hosts = 1; w.rate = 1000000000;
-    CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_OK && fabs(m.network.bandwidth / 1e9 - 1) < 1e-3 && fabs(m.local.bandwidth / 4e9 - 1) < 1e-3);
+    CHECK(machine_calibrate(&t, &m) == MEMOPT_OK && fabs(m.network.bandwidth / 1e9 - 1) < 1e-3 && fabs(m.local.bandwidth / 4e9 - 1) < 1e-3);
     t.comm = NULL; t.store = &store; store.tiles = 2; store.tile_bytes = 65536; w.tick = 100;
-    CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_OK && m.host_bandwidth > 0 && !(m.disk_bandwidth > 0));
+    CHECK(machine_calibrate(&t, &m) == MEMOPT_OK && m.host_bandwidth > 0 && !(m.disk_bandwidth > 0));
     t.comm = comm; t.tape = tape; t.input = input; t.products = TEST_STRIDE == 1;
     w.calls = 0; was = m;
-    CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_OK);
+    CHECK(machine_calibrate(&t, &m) == MEMOPT_OK);
     for (calls = w.calls, n = 1; n <= calls; n += n < 20 ? 1 : 13) { /* the clock fails: nothing has changed */
         memopt_advise_machine before = m;
         memopt_comm_destroy(comm); t.comm = comm = advise_comm(&w); w.begun = w.aborted = 0;
         w.calls = 0; w.fail_on = n; t.products = TEST_STRIDE == 1 && n < 6; /* which take long */
-        if (memopt_advise_calibrate(&t, &m) == MEMOPT_OK) continue; /* of the memory's store, which has its own clock */
+        if (machine_calibrate(&t, &m) == MEMOPT_OK) continue; /* of the memory's store, which has its own clock */
         CHECK_AT(!memcmp(&m, &before, sizeof m) && (w.aborted == 1 || w.begun == 60), n); /* no rank waits for this one */
     }
     memopt_tape_destroy(tape); memopt_comm_destroy(comm);
 }
 static void advise_trial_refusals(void) {
-    memopt_advise_trial t; memopt_advise_machine m, was; test_faults f; memopt_host host = test_host(&f); advise_world w; memopt_comm *one = NULL, *two; memopt_comm_desc alone; memopt_store_desc store; memopt_error why; char line[200]; size_t n;
+    machine_trial t; memopt_advise_machine m, was; test_faults f; memopt_host host = test_host(&f); advise_world w; memopt_comm *one = NULL, *two; memopt_comm_desc alone; memopt_store_desc store; memopt_error why; char line[200]; size_t n;
     memset(&t, 0, sizeof t); memset(&m, 0, sizeof m); memset(&f, 0, sizeof f); memset(&w, 0, sizeof w); memset(&alone, 0, sizeof alone); memset(&store, 0, sizeof store);
     w.rate = 1; m.memory = 5; was = m;
-    CHECK(memopt_advise_calibrate(NULL, &m) == MEMOPT_ERR_ARGUMENT);
-    REFUSES(t.error, t.products = 1, memopt_advise_calibrate(&t, NULL), MEMOPT_ERR_ARGUMENT, "advise: machine is NULL");
-    REFUSES(t.error, t.products = 0, memopt_advise_calibrate(&t, &m), MEMOPT_ERR_ARGUMENT, "advise: trial has nothing to measure");
-    REFUSES(t.error, t.products = 2, memopt_advise_calibrate(&t, &m), MEMOPT_ERR_ARGUMENT, "advise: products 2, must be 0 or 1");
-    REFUSES(t.error, (t.products = 1, t.is_16 = 2), memopt_advise_calibrate(&t, &m), MEMOPT_ERR_ARGUMENT, "advise: is_16 2, must be 0 or 1");
-    REFUSES(t.error, (t.is_16 = 0, t.between_hosts = -1), memopt_advise_calibrate(&t, &m), MEMOPT_ERR_ARGUMENT, "advise: between_hosts -1, must be 0 or 1");
+    CHECK(machine_calibrate(NULL, &m) == MEMOPT_ERR_ARGUMENT);
+    REFUSES(t.error, t.products = 1, machine_calibrate(&t, NULL), MEMOPT_ERR_ARGUMENT, "machine: machine is NULL");
+    REFUSES(t.error, t.products = 0, machine_calibrate(&t, &m), MEMOPT_ERR_ARGUMENT, "machine: trial has nothing to measure");
     t.between_hosts = 0; t.products = 0;
     host.clock.now_fn = advise_now; host.clock.user = &w;
     t.tape = advise_tape(&w, NULL);
-    REFUSES(t.error, t.operations = (double)NAN, memopt_advise_calibrate(&t, &m), MEMOPT_ERR_ARGUMENT, "advise: operations are required with a tape");
-    REFUSES(t.error, t.operations = 5, memopt_advise_calibrate(&t, &m), MEMOPT_ERR_ARGUMENT, "the input is NULL");
+    REFUSES(t.error, t.operations = (double)NAN, machine_calibrate(&t, &m), MEMOPT_ERR_ARGUMENT, "machine: operations are required with a tape");
+    REFUSES(t.error, t.operations = 5, machine_calibrate(&t, &m), MEMOPT_ERR_ARGUMENT, "the input is NULL");
     memopt_tape_destroy(t.tape); t.tape = NULL;
     CHECK(memopt_comm_create(&alone, &one) == MEMOPT_OK);
-    REFUSES(t.error, t.comm = one, memopt_advise_calibrate(&t, &m), MEMOPT_ERR_ARGUMENT, "advise: comm is of a single rank");
+    REFUSES(t.error, t.comm = one, machine_calibrate(&t, &m), MEMOPT_ERR_ARGUMENT, "machine: comm is of a single rank");
     memopt_comm_destroy(one);
     t.comm = two = advise_comm(&w); t.host = &host; f.fail_on = 1;
     t.error = &why;
-    CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_ERR_MEMORY && why.status == MEMOPT_ERR_MEMORY && w.aborted == 1 && !memopt_error_text(&why, line, sizeof line, NULL) && !strncmp(line, "advise: no memory for it: asked ", 32)); /* the others do not wait for it */
+    CHECK(machine_calibrate(&t, &m) == MEMOPT_ERR_MEMORY && why.status == MEMOPT_ERR_MEMORY && w.aborted == 1 && !memopt_error_text(&why, line, sizeof line, NULL) && !strcmp(line, "machine: no memory to measure with")); /* the others do not wait for it */
     memopt_comm_destroy(two); t.comm = NULL;
     t.products = 1; f.calls = 0;
-    CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_ERR_MEMORY && !f.live_blocks && !memopt_error_text(&why, line, sizeof line, NULL) && !strncmp(line, "advise: no memory for it: asked ", 32));
+    CHECK(machine_calibrate(&t, &m) == MEMOPT_ERR_MEMORY && !f.live_blocks && !memopt_error_text(&why, line, sizeof line, NULL) && !strcmp(line, "machine: no memory to measure with"));
     f.fail_on = 0;
-    for (n = 1; n < 4; ++n) { w.calls = 0; w.fail_on = n; CHECK_AT(memopt_advise_calibrate(&t, &m) == MEMOPT_ERR_IO && test_says(&why, MEMOPT_ERR_IO, "advise: clock failed") && !f.live_blocks, n); }
+    for (n = 1; n < 4; ++n) { w.calls = 0; w.fail_on = n; CHECK_AT(machine_calibrate(&t, &m) == MEMOPT_ERR_IO && test_says(&why, MEMOPT_ERR_IO, "machine: clock failed") && !f.live_blocks, n); }
     t.products = 0; t.host = NULL; t.store = &store;
-    CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_ERR_ARGUMENT && why.status == MEMOPT_ERR_ARGUMENT); /* a store without tiles */
+    CHECK(machine_calibrate(&t, &m) == MEMOPT_ERR_ARGUMENT && why.status == MEMOPT_ERR_ARGUMENT); /* a store without tiles */
     CHECK(!memcmp(&m, &was, sizeof m));
 }
-#define REFUSES_TEXT(text, said) CHECK(memopt_advise_machine_read(text, strlen(text), &back, &why) == MEMOPT_ERR_FORMAT && !memopt_error_text(&why, line, sizeof line, NULL) && !strcmp(line, said))
+static memopt_status machine_read_text(const char *text, size_t bytes, memopt_advise_machine *m, memopt_error *why) {
+    FILE *file = tmpfile(); memopt_status s;
+    if (!file || fwrite(text, 1, bytes, file) != bytes) exit(1);
+    rewind(file);
+    s = machine_read(file, m, why);
+    fclose(file);
+    return s;
+}
+static size_t machine_written(const memopt_advise_machine *m, char *text, size_t capacity) { /* its length */
+    FILE *file = tmpfile(); size_t length;
+    if (!file) exit(1);
+    CHECK(machine_write(m, file) == MEMOPT_OK);
+    rewind(file);
+    length = fread(text, 1, capacity - 1, file);
+    text[length] = 0;
+    fclose(file);
+    return length;
+}
+#define REFUSES_TEXT(text, said) CHECK(machine_read_text(text, strlen(text), &back, &why) == MEMOPT_ERR_FORMAT && !memopt_error_text(&why, line, sizeof line, NULL) && !strcmp(line, said))
 static void advise_machine_text(void) {
     static const char *const wrong[] = { "memory", "memory ", "memory x", "memory 1 2", "memory 1x", "memory -1", "memory nan", "memory 0x10", "memory 1e", "memory 1e+", "memory .", "memory 1.5", "memory 1e-1",
         "memory 18446744073709551616", "memory 1e20", "memory 1e401", "processors 1.5", "processors 99999999999999999999", "bandwidth 1e301", "bandwidth inf", "bandwidth 1..5", "bandwidth 1.5.2", "bandwith 1", "Memory 1",
-        " memory 1", "memory\t1", "local 1", "local. 1", "memory 1\nreserve 2\nmemory 3", "\001", "bandwidth 99999999999999999999" };
-    static const char *const golden = "processors 16\nof_host 8\nmemory 24000000001\nreserve 600000000\nefficiency 0.55\nf32_rate 1.95e+13\nlocal.latency 5e-6\nnetwork.bandwidth 2.5e+10\n";
+        " memory 1", "memory\t1", "local 1", "local. 1", "memory 1\nreserve 2\nmemory 3", "\001", "bandwidth 1e400" };
+    static const char *const golden = "processors 16\nof_host 8\nmemory 24000000001\nreserve 600000000\nefficiency 0.55\nf32_rate 1.95e+13\nlocal.latency 5e-06\nnetwork.bandwidth 2.5e+10\n";
     static const char *const loose = "# my own\n\nmemory 24e9\r\nefficiency .5 \nf32_rate 1E3\nbandwidth 5.";
     memopt_advise_machine m, was, back; memopt_error why; char text[1000], line[300]; size_t n, length = 0;
     memset(&m, 0, sizeof m); memset(&why, 0, sizeof why);
     m.processors = 16; m.of_host = 8; m.memory = UINT64_C(24000000001); m.reserve = 600000000; m.efficiency = 0.55; m.f32_rate = 19.5e12; m.local.latency = 5e-6; m.network.bandwidth = 25e9;
-    CHECK(memopt_advise_machine_write(&m, text, sizeof text, &length) == MEMOPT_OK && length == strlen(text) && length == strlen(golden));
+    length = machine_written(&m, text, sizeof text);
+    CHECK(length == strlen(golden));
     for (n = 0; n < 2; ++n) { /* what was written, and the same lines in another order */
         memset(&back, 0, sizeof back);
-        CHECK_AT(memopt_advise_machine_read(n ? golden : text, length, &back, &why) == MEMOPT_OK && back.processors == 16 && back.of_host == 8 && back.memory == m.memory && back.reserve == 600000000, n);
+        CHECK_AT(machine_read_text(n ? golden : text, length, &back, &why) == MEMOPT_OK && back.processors == 16 && back.of_host == 8 && back.memory == m.memory && back.reserve == 600000000, n);
         CHECK_AT(fabs(back.efficiency - 0.55) < 1e-15 && fabs(back.f32_rate / 19.5e12 - 1) < 1e-14 && fabs(back.local.latency / 5e-6 - 1) < 1e-14 && fabs(back.network.bandwidth / 25e9 - 1) < 1e-14 && !back.disk && !(back.bandwidth > 0), n);
     }
     for (n = 0; n <= length; ++n) { /* cut off anywhere: read, or refused with nothing changed */
@@ -1121,34 +1138,33 @@ static void advise_machine_text(void) {
         if (!exact) break;
         memcpy(exact, golden, n);
         memset(&back, 7, sizeof back); was = back;
-        s = memopt_advise_machine_read(exact, n, &back, &why);
+        s = machine_read_text(exact, n, &back, &why);
         CHECK_AT(s == MEMOPT_OK || (s == MEMOPT_ERR_FORMAT && !memcmp(&back, &was, sizeof back) && why.status == s), n);
         free(exact);
     }
     for (n = 0; n < sizeof wrong / sizeof *wrong; ++n) {
         memset(&back, 7, sizeof back); was = back;
-        CHECK_AT(memopt_advise_machine_read(wrong[n], strlen(wrong[n]), &back, &why) == MEMOPT_ERR_FORMAT && !memcmp(&back, &was, sizeof back), n);
+        CHECK_AT(machine_read_text(wrong[n], strlen(wrong[n]), &back, &why) == MEMOPT_ERR_FORMAT && !memcmp(&back, &was, sizeof back), n);
     }
-    CHECK(!memopt_error_text(&why, line, sizeof line, NULL) && !strcmp(line, "advise: bandwidth is not followed by one number within its range at line 1"));
-    REFUSES_TEXT("bandwith 1", "advise: name is no field of a machine at line 1");
-    REFUSES_TEXT("# own\nmemory 1\nreserve 2\nmemory 3", "advise: memory comes twice at line 4");
-    REFUSES_TEXT("local.waits 2", "advise: local.waits is not followed by one number within its range at line 1");
+    CHECK(!memopt_error_text(&why, line, sizeof line, NULL) && !strcmp(line, "machine: bandwidth is not followed by one number within its range at line 1"));
+    REFUSES_TEXT("bandwith 1", "machine: name is no field of a machine at line 1");
+    REFUSES_TEXT("# own\nmemory 1\nreserve 2\nmemory 3", "machine: memory comes twice at line 4");
+    REFUSES_TEXT("local.waits 2", "machine: local.waits is not followed by one number within its range at line 1");
 #undef REFUSES_TEXT
     memset(&m, 0, sizeof m); /* the largest, and flags */
     m.most_threads = SIZE_MAX; m.memory = UINT64_MAX; m.network.waits = 1;
-    CHECK(memopt_advise_machine_write(&m, text, sizeof text, &length) == MEMOPT_OK);
+    length = machine_written(&m, text, sizeof text);
     memset(&back, 0, sizeof back);
-    CHECK(memopt_advise_machine_read(text, length, &back, &why) == MEMOPT_OK && back.most_threads == SIZE_MAX && back.memory == UINT64_MAX && back.network.waits == 1 && !back.local.waits);
+    CHECK(machine_read_text(text, length, &back, &why) == MEMOPT_OK && back.most_threads == SIZE_MAX && back.memory == UINT64_MAX && back.network.waits == 1 && !back.local.waits);
     m.processors = 16; m.of_host = 8; m.memory = UINT64_C(24000000001); m.reserve = 600000000; m.efficiency = 0.55; m.f32_rate = 19.5e12; m.local.latency = 5e-6; m.network.bandwidth = 25e9;
     m.most_threads = 0; m.network.waits = 0;
-    CHECK(memopt_advise_machine_write(&m, text, sizeof text, &length) == MEMOPT_OK);
-    CHECK(memopt_advise_machine_read(loose, strlen(loose), &back, &why) == MEMOPT_OK && back.memory == UINT64_C(24000000000) && fabs(back.efficiency - 0.5) < 1e-15);
+    length = machine_written(&m, text, sizeof text);
+    CHECK(machine_read_text(loose, strlen(loose), &back, &why) == MEMOPT_OK && back.memory == UINT64_C(24000000000) && fabs(back.efficiency - 0.5) < 1e-15);
     CHECK(fabs(back.f32_rate - 1000) < 1e-9 && fabs(back.bandwidth - 5) < 1e-12);
-    CHECK(memopt_advise_machine_read("memory 1\n\nmemory 2", 18, &back, &why) == MEMOPT_ERR_FORMAT && why.index == 3);
-    CHECK(memopt_advise_machine_write(&m, text, 9, &n) == MEMOPT_ERR_BUFFER && n == length && !strcmp(text, "processo"));
-    CHECK(memopt_advise_machine_write(NULL, text, 9, &n) == MEMOPT_ERR_ARGUMENT && memopt_advise_machine_write(&m, NULL, 9, &n) == MEMOPT_ERR_ARGUMENT && memopt_advise_machine_write(&m, NULL, 0, &n) == MEMOPT_ERR_BUFFER);
-    CHECK(memopt_advise_machine_read(NULL, 1, &back, &why) == MEMOPT_ERR_ARGUMENT && !memopt_error_text(&why, line, sizeof line, NULL) && !strcmp(line, "advise: text is NULL"));
-    CHECK(memopt_advise_machine_read("", 0, NULL, &why) == MEMOPT_ERR_ARGUMENT && test_says(&why, MEMOPT_ERR_ARGUMENT, "advise: machine is NULL") && memopt_advise_machine_read("", 0, &back, NULL) == MEMOPT_OK);
+    CHECK(machine_read_text("memory 1\n\nmemory 2", 18, &back, &why) == MEMOPT_ERR_FORMAT && why.index == 3);
+    CHECK(machine_write(NULL, stdout) == MEMOPT_ERR_ARGUMENT && machine_write(&m, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(machine_read(NULL, &back, &why) == MEMOPT_ERR_ARGUMENT && !memopt_error_text(&why, line, sizeof line, NULL) && !strcmp(line, "machine: file is NULL"));
+    CHECK(machine_read_text("", 0, NULL, &why) == MEMOPT_ERR_ARGUMENT && test_says(&why, MEMOPT_ERR_ARGUMENT, "machine: machine is NULL") && machine_read_text("", 0, &back, NULL) == MEMOPT_OK);
 }
 
 void test_advise(void);

@@ -6,6 +6,7 @@
    runs it forward, then backward in reverse order. The states at the end of a window begin the next one.
    Build: cc -O2 gru_1_plan.c memopt.c -o gru_1_plan -lm      (memopt.h with -I) */
 #include "memopt.h"
+#include "../parts/graph.h"
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -48,7 +49,7 @@ static int node_count, parameter_count;
 
 /* nodes: at first, and after each time step */
 static int states[TIMES + 1][LAYERS];
-static memopt_graph_use uses[MAX_NODES];
+static graph_use uses[MAX_NODES];
 
 /* from window to window: outlives what is planned */
 static float carried[LAYERS][BATCH * HIDDEN];
@@ -198,11 +199,11 @@ static void check(memopt_status status, const memopt_error *why) {
 }
 
 static void place_nodes(void) {
-    static memopt_graph_node graph_nodes[MAX_NODES];
-    static memopt_graph_edge edges[2 * MAX_NODES];
+    static graph_node graph_nodes[MAX_NODES];
+    static graph_edge edges[2 * MAX_NODES];
     static memopt_plan_item items[2 * MAX_NODES];
     memopt_error why;
-    memopt_graph graph = { .nodes = graph_nodes, .node_count = (size_t)node_count, .edges = edges, .error = &why };
+    graph network = { .nodes = graph_nodes, .node_count = (size_t)node_count, .edges = edges, .error = &why };
     const memopt_plan_options options = { .no_search = 1, .error = &why };
     memopt_plan_result plan;
     size_t count;
@@ -215,12 +216,12 @@ static void place_nodes(void) {
         graph_nodes[i].bytes = graph_nodes[i].grad_bytes = node_bytes(&nodes[i]);
         graph_nodes[i].reads_output = kind == SIGMOID || kind == TANH || kind == LOSS;
         graph_nodes[i].reads_inputs = kind == LINEAR || kind == MULTIPLY;
-        if (nodes[i].a >= 0) edges[graph.edge_count].from = (size_t)nodes[i].a;
-        if (nodes[i].a >= 0) edges[graph.edge_count++].to = (size_t)i;
-        if (nodes[i].b >= 0) edges[graph.edge_count].from = (size_t)nodes[i].b;
-        if (nodes[i].b >= 0) edges[graph.edge_count++].to = (size_t)i;
+        if (nodes[i].a >= 0) edges[network.edge_count].from = (size_t)nodes[i].a;
+        if (nodes[i].a >= 0) edges[network.edge_count++].to = (size_t)i;
+        if (nodes[i].b >= 0) edges[network.edge_count].from = (size_t)nodes[i].b;
+        if (nodes[i].b >= 0) edges[network.edge_count++].to = (size_t)i;
     }
-    check(memopt_graph_to_plan(&graph, items, 2 * MAX_NODES, &count, uses), &why);
+    check(graph_to_plan(&network, items, 2 * MAX_NODES, &count, uses), &why);
     check(memopt_plan_solve(items, count, &options, NULL, &plan), &why);
     block = allocate(plan.peak / sizeof(float));
     for (i = 0; i < node_count; ++i) {

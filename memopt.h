@@ -5808,9 +5808,7 @@ static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
     return MEMOPT_OK;
 }
 #else
-static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
-    return MEMOPT_ERR_UNSUPPORTED;
-}
+static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) { return MEMOPT_ERR_UNSUPPORTED; }
 #endif
 
 /* ---- opening and reading a file of the system, for host_files and pages ---- */
@@ -7934,9 +7932,7 @@ static memopt_status memopt_i_block_reserve(memopt_source *s, size_t bytes, void
     return MEMOPT_OK;
 }
 
-static void memopt_i_block_release(memopt_source *s, void *base, size_t bytes) {
-    s->flags = 0;
-}
+static void memopt_i_block_release(memopt_source *s, void *base, size_t bytes) { s->flags = 0; }
 
 MEMOPT_API memopt_status memopt_source_block(void *block, size_t bytes, memopt_source *out) {
     memopt_source s;
@@ -8000,9 +7996,7 @@ static void memopt_i_counting_release(memopt_source *s, void *base, size_t bytes
     if (!memopt_i_align_up(end, MEMOPT_I_COUNTING_BASE, &end) && end == (size_t)(uintptr_t)s->user) s->user = base;
 }
 
-static memopt_status memopt_i_counting_commit(memopt_source *s, void *start, size_t bytes) {
-    return MEMOPT_OK;
-}
+static memopt_status memopt_i_counting_commit(memopt_source *s, void *start, size_t bytes) { return MEMOPT_OK; }
 
 static memopt_status memopt_i_counting_copy(memopt_source *s, void *to, const void *from, size_t bytes) {
     return MEMOPT_OK;
@@ -8196,9 +8190,7 @@ static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes
     return MEMOPT_OK;
 }
 #else
-static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes) {
-    return MEMOPT_ERR_UNSUPPORTED;
-}
+static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes) { return MEMOPT_ERR_UNSUPPORTED; }
 #endif
 
 MEMOPT_API memopt_status memopt_memory_available(const memopt_host *host, uint64_t *bytes) {
@@ -8279,9 +8271,7 @@ static size_t memopt_i_page_size(void) {
 
 static void *memopt_i_pages_map(size_t bytes) { return VirtualAlloc(NULL, bytes, MEM_RESERVE, PAGE_NOACCESS); }
 
-static void memopt_i_pages_unmap(void *base, size_t bytes) {
-    VirtualFree(base, 0, MEM_RELEASE);
-}
+static void memopt_i_pages_unmap(void *base, size_t bytes) { VirtualFree(base, 0, MEM_RELEASE); }
 
 static int memopt_i_pages_open(void *start, size_t bytes) {
     return !VirtualAlloc(start, bytes, MEM_COMMIT, PAGE_READWRITE);
@@ -8289,9 +8279,7 @@ static int memopt_i_pages_open(void *start, size_t bytes) {
 
 static int memopt_i_pages_close(void *start, size_t bytes) { return !VirtualFree(start, bytes, MEM_DECOMMIT); }
 
-static int memopt_i_pages_advise_huge(void *start, size_t bytes) {
-    return 1;
-}
+static int memopt_i_pages_advise_huge(void *start, size_t bytes) { return 1; }
 #endif
 
 #if defined(MEMOPT_I_POSIX) || defined(MEMOPT_I_WINDOWS)
@@ -12609,9 +12597,7 @@ V_FN float V(floats_of)(uint32_t x) { return memopt_i_bits_float(x); }
 V_FN uint32_t V(i_set)(uint32_t x) { return x; }
 V_FN uint32_t V(i_load)(const uint32_t *p) { return *p; }
 
-V_FN void V(i_put)(void *p, uint32_t x, int stream) {
-    memcpy(p, &x, sizeof x);
-}
+V_FN void V(i_put)(void *p, uint32_t x, int stream) { memcpy(p, &x, sizeof x); }
 
 V_FN uint32_t V(i_add)(uint32_t a, uint32_t b) { return a + b; }
 V_FN uint32_t V(i_sub)(uint32_t a, uint32_t b) { return a - b; }
@@ -12723,9 +12709,7 @@ V_FN __m256 V(magnitude)(__m256 a, __m256 b) {
         _mm256_and_si256(_mm256_castps_si256(b), _mm256_set1_epi32(0x7fffffff))));
 }
 
-V_FN int V(all_below)(__m256 a, __m256 limit) {
-    return _mm256_movemask_ps(_mm256_cmp_ps(a, limit, _CMP_LT_OQ)) == 255;
-}
+V_FN int V(all_below)(__m256 a, __m256 limit) { return _mm256_movemask_ps(_mm256_cmp_ps(a, limit, _CMP_LT_OQ)) == 255; }
 
 V_FN __m256 V(quiet)(__m256 a) {
     const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000));
@@ -12861,9 +12845,7 @@ V_FN void V(b_put)(uint8_t *p, __m256i a, __m256i b, int stream) {
 }
 
 /* Pairs: the upper half of each `even`, and above it that of `odd`. */
-V_FN __m256i V(i_join)(__m256i even, __m256i odd) {
-    return _mm256_blend_epi16(_mm256_srli_epi32(even, 16), odd, 0xaa);
-}
+V_FN __m256i V(i_join)(__m256i even, __m256i odd) { return _mm256_blend_epi16(_mm256_srli_epi32(even, 16), odd, 0xaa); }
 
 /* The same, rounded to nearest, ties to even, by halves: one more where the lower half, less 1 if the upper one is
    even, has its highest bit. NaN is not looked for. */
@@ -13270,13 +13252,9 @@ V_FN uint32x4_t V(i_min_signed)(uint32x4_t a, uint32x4_t b) {
 }
 
 /* There are no stores past the cache. */
-V_FN void V(put)(float *p, float32x4_t x, int stream) {
-    vst1q_f32(p, x);
-}
+V_FN void V(put)(float *p, float32x4_t x, int stream) { vst1q_f32(p, x); }
 
-V_FN void V(i_put)(void *p, uint32x4_t x, int stream) {
-    vst1q_u32((uint32_t *)p, x);
-}
+V_FN void V(i_put)(void *p, uint32x4_t x, int stream) { vst1q_u32((uint32_t *)p, x); }
 
 V_FN void V(w_put_upper)(uint16_t *p, uint32x4_t a, uint32x4_t b, int stream) {
     vst1q_u16(p, vcombine_u16(vshrn_n_u32(a, 16), vshrn_n_u32(b, 16)));
@@ -13463,9 +13441,7 @@ V_FN R(floats) R(normal_power)(R(floats) p, R(floats) n, R(floats) t) {
     return R(both)(V(normal_power)(p.a, n.a, t.a), V(normal_power)(p.b, n.b, t.b));
 }
 
-V_FN R(floats) R(exponent)(R(floats) p, R(floats) t) {
-    return R(both)(V(exponent)(p.a, t.a), V(exponent)(p.b, t.b));
-}
+V_FN R(floats) R(exponent)(R(floats) p, R(floats) t) { return R(both)(V(exponent)(p.a, t.a), V(exponent)(p.b, t.b)); }
 
 V_FN R(floats) R(read)(const float *p, size_t count) {
     if (count >= 16) return R(both)(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8));
@@ -13511,9 +13487,7 @@ V_FN __m512 V(zero_below)(__m512 z, __m512 least, __m512 a) {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(z, least, _CMP_NLT_UQ), a);
 }
 
-V_FN __m512 V(power)(__m512 p, __m512 n, __m512 t) {
-    return _mm512_scalef_ps(p, n);
-}
+V_FN __m512 V(power)(__m512 p, __m512 n, __m512 t) { return _mm512_scalef_ps(p, n); }
 
 V_FN __m512 V(normal_power)(__m512 p, __m512 n, __m512 t) { return V(power)(p, n, t); }
 
@@ -14995,9 +14969,7 @@ static int memopt_i_crc_level(int level) { /* it has the instruction */
     return __builtin_cpu_supports("sse4.2") ? level : MEMOPT_SIMD_SCALAR;
 }
 
-static int memopt_i_crc_folds(void) {
-    return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("vpclmulqdq");
-}
+static int memopt_i_crc_folds(void) { return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("vpclmulqdq"); }
 #elif defined(MEMOPT_I_NEON)
 /* Not every compiler declares these without a flag: they are told to the assembler. */
 #define MEMOPT_I_HAS_CRC 1
@@ -15017,9 +14989,7 @@ MEMOPT_I_CRC_FN static inline uint32_t memopt_i_crc_take8(uint32_t r, const unsi
 static int memopt_i_crc_level(int level) { return memopt_i_arm_has(MEMOPT_I_ARM_CRC32) ? level : MEMOPT_SIMD_SCALAR; }
 static int memopt_i_crc_folds(void) { return memopt_i_arm_has(MEMOPT_I_ARM_PMULL); }
 #else
-static int memopt_i_crc_level(int level) {
-    return MEMOPT_SIMD_SCALAR;
-}
+static int memopt_i_crc_level(int level) { return MEMOPT_SIMD_SCALAR; }
 
 static int memopt_i_crc_folds(void) { return 0; }
 #endif
@@ -15050,9 +15020,7 @@ MEMOPT_I_CRC_FN static uint32_t memopt_i_crc_instruction(uint32_t r, const unsig
     return r;
 }
 #else
-static uint32_t memopt_i_crc_instruction(uint32_t r, const unsigned char *p, size_t n) {
-    return r;
-}
+static uint32_t memopt_i_crc_instruction(uint32_t r, const unsigned char *p, size_t n) { return r; }
 #endif
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
@@ -30268,9 +30236,7 @@ static void memopt_i_attention_backward_chunk(void *task, size_t chunk, int work
 
 /* ---- online ---- */
 /* Where a row's exponentials count from: its largest score, or 0 where there is none but -infinity. */
-static float memopt_i_attention_exp_base(float max) {
-    return memopt_i_float_bits(max) == 0xff800000u ? 0.0f : max;
-}
+static float memopt_i_attention_exp_base(float max) { return memopt_i_float_bits(max) == 0xff800000u ? 0.0f : max; }
 
 /* A row of a tile of scores becomes exp(scale (x - most)); what the row has so far shrinks to a larger `max`. */
 static void memopt_i_attention_online_row(const memopt_i_attention_worker *w, size_t i, size_t valid, size_t columns) {
@@ -31832,9 +31798,7 @@ static void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64
     for (i = 0; i < n; ++i) mask[i] = memopt_i_noise16(noise, first + i) < threshold ? ~(uint32_t)0 : 0;
 }
 
-static size_t V(dropout_bf16)(const memopt_i_dropout *t, size_t i, size_t n) {
-    return 0;
-}
+static size_t V(dropout_bf16)(const memopt_i_dropout *t, size_t i, size_t n) { return 0; }
 #endif
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
@@ -39154,9 +39118,7 @@ struct memopt_onebit {
     uint8_t *send, *receive, *result;
 };
 
-static memopt_i_checks memopt_i_onebit_checks(memopt_onebit *o) {
-    return memopt_i_checks_begin(&o->error, "onebit");
-}
+static memopt_i_checks memopt_i_onebit_checks(memopt_onebit *o) { return memopt_i_checks_begin(&o->error, "onebit"); }
 
 /* The next piece: 0, there is none. It begins at {0}. */
 static int memopt_i_onebit_next(const memopt_onebit_desc *d, const memopt_i_onebit_shape *h, memopt_i_onebit_piece *p) {
@@ -40620,9 +40582,7 @@ static const memopt_i_tensor_kind memopt_i_tensor_kinds[MEMOPT_TENSOR_U64 + 1] =
     { "I64", 64 }, { "U64", 64 }
 };
 
-static int memopt_i_tensor_type_valid(memopt_tensor_type type) {
-    return (unsigned)type <= (unsigned)MEMOPT_TENSOR_U64;
-}
+static int memopt_i_tensor_type_valid(memopt_tensor_type type) { return (unsigned)type <= (unsigned)MEMOPT_TENSOR_U64; }
 
 MEMOPT_API const char *memopt_tensor_type_name(memopt_tensor_type type) {
     return memopt_i_tensor_type_valid(type) ? memopt_i_tensor_kinds[type].name : NULL;
@@ -45396,9 +45356,7 @@ static memopt_status memopt_i_advise_find_points(memopt_i_advise *x, const memop
               computes meanwhile, and many sets take long. */
 
 /* ---- what lasts over a step ---- */
-static size_t memopt_i_advise_slow_level(int slow) {
-    return slow & MEMOPT_SHARD_SLOW_WEIGHTS ? 2 : slow != 0;
-}
+static size_t memopt_i_advise_slow_level(int slow) { return slow & MEMOPT_SHARD_SLOW_WEIGHTS ? 2 : slow != 0; }
 
 static void memopt_i_advise_shard(const memopt_i_advise *x, const memopt_advise_choice *o, size_t rounds,
                                   memopt_shard_desc *d) {
@@ -45759,9 +45717,7 @@ typedef struct memopt_i_advise_search {
 static unsigned memopt_i_advise_permissions(unsigned may) { return (may & 1) + (may >> 1 & 1) + (may >> 2 & 1); }
 
 /* Speeds with the same bits here count as equal: 1/256 to 1/128 of it. */
-static uint32_t memopt_i_advise_speed(const memopt_advice *a) {
-    return memopt_i_float_bits((float)a->tokens) >> 16;
-}
+static uint32_t memopt_i_advise_speed(const memopt_advice *a) { return memopt_i_float_bits((float)a->tokens) >> 16; }
 
 static unsigned memopt_i_advise_losses(const memopt_advise_choice *o) {
     return (unsigned)(o->weights == MEMOPT_ADVISE_BF16 ? 2 : o->weights != MEMOPT_ADVISE_F32)

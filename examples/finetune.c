@@ -14,6 +14,7 @@
 #include "memopt.h"
 #include "parts/block.h"
 #include "parts/embedding.h"
+#include "parts/feed.h"
 #include "parts/head.h"
 #include <stdarg.h>
 #include <stdio.h>

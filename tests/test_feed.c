@@ -2,6 +2,7 @@
    Philox of its own; the orders in tables were made by a program in python. The files lie in memory: reads end in a
    random order, as late as they may, and fail, end early or take long when they are told to. */
 #include "test.h"
+#include "../examples/parts/feed.h"
 
 enum { FEED_FILE = 6000, FEED_ROOM = 2048 };
 
@@ -238,13 +239,13 @@ static void feed_orders(void) {
     d.tokens = 23 * 7 + 1; d.shuffle = 1; d.seed = 42;
     CHECK(memopt_feed_create(&d, &x) == MEMOPT_OK);
     for (i = 0; i < 23; ++i) {
-        CHECK_AT(memopt_i_feed_window(x, i) == first[i] && memopt_i_feed_window(x, 7 * 23 + i) == eighth[i], i);
+        CHECK_AT(memopt_feed_window(x, i) == first[i] && memopt_feed_window(x, 7 * 23 + i) == eighth[i], i);
     }
     memopt_feed_destroy(x);
-    for (i = 0; i < 5; ++i) CHECK_AT(memopt_i_feed_shuffle((UINT64_C(1) << 63) + 5, 0, 5, i) == five[i], i);
-    CHECK(memopt_i_feed_shuffle(1, UINT64_C(1) << 40, 1, 0) == 0);
-    CHECK(memopt_i_feed_shuffle(3, 2, (UINT64_C(1) << 62) + 1, 0) == UINT64_C(0x17e3f6a6253cd3bc)); /* halves of 32 bits */
-    CHECK(memopt_i_feed_shuffle(3, 2, (UINT64_C(1) << 62) + 1, UINT64_C(1) << 62) == UINT64_C(0x12029dd10f9c7d74));
+    for (i = 0; i < 5; ++i) CHECK_AT(memopt_feed_shuffle((UINT64_C(1) << 63) + 5, 0, 5, i) == five[i], i);
+    CHECK(memopt_feed_shuffle(1, UINT64_C(1) << 40, 1, 0) == 0);
+    CHECK(memopt_feed_shuffle(3, 2, (UINT64_C(1) << 62) + 1, 0) == UINT64_C(0x17e3f6a6253cd3bc)); /* halves of 32 bits */
+    CHECK(memopt_feed_shuffle(3, 2, (UINT64_C(1) << 62) + 1, UINT64_C(1) << 62) == UINT64_C(0x12029dd10f9c7d74));
 }
 static void feed_permutations(void) {
     uint64_t windows, epoch, i;
@@ -255,12 +256,12 @@ static void feed_permutations(void) {
             size_t same_seed = 0, same_epoch = 0, unmoved = 0;
 
             for (i = 0; i < windows; ++i) {
-                const uint64_t at = memopt_i_feed_shuffle(5, epoch, windows, i);
+                const uint64_t at = memopt_feed_shuffle(5, epoch, windows, i);
 
                 CHECK_AT(at < windows && !seen[at], windows);
                 if (at < windows) seen[at] = 1;
-                same_seed += at == memopt_i_feed_shuffle(6, epoch, windows, i);
-                same_epoch += at == memopt_i_feed_shuffle(5, epoch + 1, windows, i);
+                same_seed += at == memopt_feed_shuffle(6, epoch, windows, i);
+                same_epoch += at == memopt_feed_shuffle(5, epoch + 1, windows, i);
                 unmoved += at == i;
             }
             if (windows > 15) CHECK_AT(same_seed < 8 && same_epoch < 8 && unmoved < 8, windows); /* one is the mean */
@@ -386,18 +387,17 @@ static void feed_refusals(void) {
         REFUSES(d.error, (void)0, memopt_feed_bytes(&d, &bytes), want, text); \
         back; } while (0)
     FEED_REFUSES(d.length = 0, d.length = 7, MEMOPT_ERR_ARGUMENT, "feed: length 0, at least 1");
-    FEED_REFUSES(d.token_bytes = 3, d.token_bytes = 0, MEMOPT_ERR_ARGUMENT, "feed: token_bytes 3, must be 1, 2 or 4");
-    FEED_REFUSES(d.token_bytes = 8, d.token_bytes = 0, MEMOPT_ERR_ARGUMENT, "feed: token_bytes 8, must be 1, 2 or 4");
+    FEED_REFUSES(d.token_bytes = 3, d.token_bytes = 0, MEMOPT_ERR_ARGUMENT, "feed: token_bytes is not 1, 2 or 4");
+    FEED_REFUSES(d.token_bytes = 8, d.token_bytes = 0, MEMOPT_ERR_ARGUMENT, "feed: token_bytes is not 1, 2 or 4");
     FEED_REFUSES(d.vocabulary = ((size_t)1 << 31) + 1, d.vocabulary = 0, MEMOPT_ERR_ARGUMENT, "feed: vocabulary 2147483649, limit 2147483648");
     FEED_REFUSES(d.rank = 1, d.rank = 0, MEMOPT_ERR_ARGUMENT, "feed: rank 1, limit 0");
     FEED_REFUSES((void)(d.units = 2, d.ranks = 3), (void)(d.units = d.ranks = 0), MEMOPT_ERR_ARGUMENT, "feed: units 2, at least ranks 3");
     FEED_REFUSES(d.ahead = 1025, d.ahead = 0, MEMOPT_ERR_ARGUMENT, "feed: ahead 1025, limit 1024");
-    FEED_REFUSES(d.shuffle = 2, d.shuffle = 0, MEMOPT_ERR_ARGUMENT, "feed: shuffle 2, must be 0 or 1");
     FEED_REFUSES((void)(d.units = SIZE_MAX, d.samples = 2), (void)(d.units = d.samples = 0), MEMOPT_ERR_OVERFLOW, "feed: samples of a step do not fit a size_t");
     FEED_REFUSES(d.samples = SIZE_MAX, d.samples = 0, MEMOPT_ERR_OVERFLOW, "feed: length of a unit does not fit a size_t");
     FEED_REFUSES(d.length = SIZE_MAX / 4, d.length = 7, MEMOPT_ERR_OVERFLOW, "feed: length of a unit does not fit a size_t");
     FEED_REFUSES((void)(d.length = SIZE_MAX / 5, d.ahead = 9), (void)(d.length = 7, d.ahead = 0), MEMOPT_ERR_OVERFLOW, "feed: ahead sequences do not fit a size_t");
-    FEED_REFUSES(feed_hosts.allocator.free_fn = test_free, feed_hosts.allocator.free_fn = NULL, MEMOPT_ERR_ARGUMENT, "feed: host.allocator is half a table");
+    FEED_REFUSES(feed_hosts.allocator.free_fn = test_free, feed_hosts.allocator.free_fn = NULL, MEMOPT_ERR_ARGUMENT, "feed: host is half set");
     REFUSES(d.error, d.path = NULL, memopt_feed_create(&d, &x), MEMOPT_ERR_ARGUMENT, "feed: path is NULL");
     ACCEPTS(d.error, (void)0, memopt_feed_bytes(&d, &bytes)); /* which opens nothing */
     d.path = "tokens";
@@ -461,7 +461,7 @@ static void feed_calls(void) {
     CHECK(memopt_feed_next(x, inputs, targets) == MEMOPT_ERR_OVERFLOW && test_error_says(memopt_feed_error(x), MEMOPT_ERR_OVERFLOW, "feed: step is beyond what can be counted"));
     CHECK(memopt_feed_seek(x, steps - 1, 2) == MEMOPT_OK); /* the next of this rank is there no more */
     CHECK(memopt_feed_next(x, inputs, targets) == MEMOPT_ERR_OVERFLOW);
-    CHECK(memopt_i_feed_window(x, memopt_i_feed_sequence(x, steps - 1, 2, 1)) == (steps * 6 - 1) % 142);
+    CHECK(memopt_feed_window(x, memopt_feed_sequence(x, steps - 1, 2, 1)) == (steps * 6 - 1) % 142);
     memopt_feed_destroy(x);
 }
 /* A read fails, at its begin or its end, or ends early: the units before it come, it comes never, until a seek. */

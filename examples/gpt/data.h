@@ -4,6 +4,7 @@
 #ifndef GPT_DATA_H
 #define GPT_DATA_H
 #include "memopt.h"
+#include "../parts/feed.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #ifndef GPT_OUTCOME_H
 #define GPT_OUTCOME_H
 #include "memopt.h"
+#include "../parts/feed.h"
 
 enum { TAGS = 7, MOST_LOSSES = 1000, MOST_MOMENTS = 1200 };
 

@@ -4,6 +4,7 @@
    with for a millisecond, that is told. The file is in the folder that TMPDIR names, or in build/, and takes 64 MiB. */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
+#include "../../examples/parts/feed.h"
 #include "bench.h"
 
 enum { BENCH_LENGTH = 1024, BENCH_SAMPLES = 4, BENCH_UNITS = 4000, BENCH_REPEATS = 7 };
@@ -43,7 +44,7 @@ static double bench_plain(const memopt_feed *feed, const memopt_files *f, void *
 
     for (u = 0; u < BENCH_UNITS; ++u)
         for (s = 0; s < BENCH_SAMPLES; ++s) {
-            token = memopt_i_feed_window(feed, memopt_i_feed_sequence(feed, u, 0, s)) * BENCH_LENGTH;
+            token = memopt_feed_window(feed, memopt_feed_sequence(feed, u, 0, s)) * BENCH_LENGTH;
             bench_must(f->read_fn(f->user, file, 2 * token, window, sizeof window, &done), "the file could not be read");
             for (i = 0; i < BENCH_LENGTH; ++i) to[s * BENCH_LENGTH + i] = window[i];
             for (i = 0; i < BENCH_LENGTH; ++i) next[s * BENCH_LENGTH + i] = window[i + 1];

@@ -25899,6 +25899,8 @@ MEMOPT_I_SMALL_END
 
 #define MEMOPT_I_GEMM_DEPTH 192 /* of a block; with 32 columns: 24 KiB of the right operand */
 #define MEMOPT_I_GEMM_ROWS  384 /* of a chunk, at most; with that depth: 288 KiB of the left operand */
+#define MEMOPT_I_GEMM_TILE(tall) ((tall) * MEMOPT_I_GEMM_DEPTH + 16) /* from a tile of the left operand to the next */
+#define MEMOPT_I_GEMM_BLOCK (MEMOPT_I_GEMM_ROWS / 4 * MEMOPT_I_GEMM_TILE(4)) /* a tile has four rows or more */
 #define MEMOPT_I_GEMM_COLUMNS           768 /* columns of a chunk, at most */
 #define MEMOPT_I_GEMM_COLUMNS_AS_FLOATS 288 /* and where it is kept as floats in scratch */
 #define MEMOPT_I_GEMM_CHUNK_MIN         1e6 /* multiply-adds, below which a chunk is not halved: some microseconds */
@@ -26031,6 +26033,7 @@ typedef struct memopt_i_gemm_kernels {
     void (*tile)(const memopt_i_gemm_tile *t);
     void (*chains)(const memopt_i_gemm_tile *t); /* bf16 times bf16; while denormals are 0 */
     void (*deal)(float *to, const float *from, size_t n);
+    void (*turn)(float *to, const memopt_i_gemm_side *s, size_t i, size_t n, size_t at, size_t depth); /* or NULL */
     void (*pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at, size_t depth);
 } memopt_i_gemm_kernels;
 #endif /* ---- from here: once for each width, see `vec` ---- */
@@ -26071,6 +26074,37 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_step)(V(gemm_sums) *s, const memopt
     for (r = 0; r < 4; ++r) s->left[r] += t->left_step;
 }
 
+/* The depths of a whole tile, as far as they go by at_once, where rows lie side by side: addresses are constants. Returns
+   how many are left. */
+#if defined(MEMOPT_I_WIDTH)
+V_FN MEMOPT_I_ALWAYS_INLINE size_t V(gemm_dealt)(V(gemm_sums) *s, size_t depth) {
+    enum { at_once = 48 / V(tall) };
+    const float *left = s->left[0];
+    size_t k, u, r;
+
+    for (k = depth; k >= at_once; k -= at_once) {
+        MEMOPT_I_UNROLL_ALL
+        for (u = 0; u < at_once; ++u) {
+            const float *right = s->right + u * 2 * V(width);
+            const V(floats) a = V(load)(right), b = V(load)(right + V(width));
+
+            MEMOPT_I_UNROLL_ALL
+            for (r = 0; r < V(tall); ++r) {
+                const V(floats) x = V(set)(left[u * V(tall) + r]);
+
+                s->a[r] = V(fma)(x, a, s->a[r]);
+                s->b[r] = V(fma)(x, b, s->b[r]);
+            }
+        }
+        s->right += at_once * 2 * V(width);
+        left += at_once * V(tall);
+    }
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < 4; ++r) s->left[r] += (depth - k) * V(tall);
+    return k;
+}
+#endif
+
 /* Rows of a tile from `begin` on; their number is a constant. */
 V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, size_t begin, size_t rows) {
     const float *from = t->from + begin * t->from_row;
@@ -26088,7 +26122,11 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, 
         s.b[r] = V(load)(from + r * t->from_row + V(width));
     }
     for (k = 0; k < t->lead; ++k) V(gemm_step)(&s, t, rows, 0, memopt_i_less(t->lead_rows + k, begin));
-    for (k = t->depth; k; --k) V(gemm_step)(&s, t, rows, 0, rows);
+    k = t->depth;
+#if defined(MEMOPT_I_WIDTH)
+    if (rows == V(tall) && t->left_row == 1 && t->left_step == V(tall)) k = V(gemm_dealt)(&s, k);
+#endif
+    for (; k; --k) V(gemm_step)(&s, t, rows, 0, rows);
     for (k = 0; k < t->tail; ++k) V(gemm_step)(&s, t, rows, memopt_i_less(t->tail_skip + k, begin), rows);
     MEMOPT_I_UNROLL_ALL
     for (r = 0; r < rows; ++r) {
@@ -26139,24 +26177,85 @@ typedef struct V(chain_rows) { /* some rows of a tile */
     const float *left[V(few)];
     size_t       first, count; /* what is missing to V(few) repeats the last */
     size_t       from[V(few)], to[V(few)]; /* the depths that each takes */
+    size_t       all_from, all_to;         /* those that all of them take */
 } V(chain_rows);
 
 typedef struct V(chain_sums) { V(floats) a[V(few)], b[V(few)]; } V(chain_sums);
 
-V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_step)(V(chain_sums) *s, const V(chain_rows) *q, size_t k, int band) {
-    const float *right = q->tile->right + k * 2 * V(width);
-    const size_t at = k * q->tile->left_step;
-    const V(floats) a = V(load)(right), b = V(load)(right + V(width));
+/* Between depths of the left operand; for 8 lanes a constant, as `gemm_turn` has packed it. */
+#  if MEMOPT_I_WIDTH == 8
+#    define V_STEP(tile) ((size_t)V(tall))
+#  else
+#    define V_STEP(tile) ((tile)->left_step)
+#  endif
+
+V_FN MEMOPT_I_ALWAYS_INLINE V(chain_sums) V(chain_zero)(void) {
+    V(chain_sums) s;
+    size_t r;
+
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < V(few); ++r) s.a[r] = s.b[r] = V(set)(0);
+    return s;
+}
+
+/* A depth of one chain, `ahead` of where the operands are read. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_step)(V(chain_sums) *s, const float *const *left, size_t step,
+                                               const float *right, size_t ahead) {
+    const V(floats) a = V(load)(right + ahead * 2 * V(width));
+    const V(floats) b = V(load)(right + ahead * 2 * V(width) + V(width));
     size_t r;
 
     MEMOPT_I_UNROLL_ALL
     for (r = 0; r < V(few); ++r) {
-        V(floats) x;
-
-        if (band && (k < q->from[r] || k >= q->to[r])) continue;
-        x = V(set)(q->left[r][at]);
+        const V(floats) x = V(set)(left[r][ahead * step]);
         s->a[r] = V(fma)(x, a, s->a[r]);
         s->b[r] = V(fma)(x, b, s->b[r]);
+    }
+}
+
+/* A block of both chains: 32 depths. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_block)(V(chain_sums) *even, V(chain_sums) *odd, const float **left,
+                                                size_t step, const float *right) {
+    size_t k, u, r;
+
+    *even = *odd = V(chain_zero)();
+    for (k = 0; k < MEMOPT_I_CHAIN_DEPTH; k += 4) {
+        MEMOPT_I_UNROLL_ALL
+        for (u = 0; u < 4; u += 2) {
+            V(chain_step)(even, left, step, right + k * 2 * V(width), u);
+            V(chain_step)(odd, left, step, right + k * 2 * V(width), u + 1);
+        }
+        MEMOPT_I_UNROLL_ALL
+        for (r = 0; r < V(few); ++r) left[r] += 4 * step;
+    }
+}
+
+/* The depths at..end, whole blocks of which each row takes all. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_whole)(const V(chain_rows) *q, size_t at, size_t end, const float *from,
+                                                size_t from_row) {
+    const memopt_i_gemm_tile *t = q->tile;
+    const size_t step = V_STEP(t), to_row = t->to_row, count = q->count;
+    const float *right = t->right + at * 2 * V(width), *stop = t->right + end * 2 * V(width);
+    const float *left[V(few)];
+    float *to = t->to + q->first * to_row;
+    V(chain_sums) even, odd;
+    size_t r;
+
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < V(few); ++r) left[r] = q->left[r] + at * step;
+    for (; right < stop; right += MEMOPT_I_CHAIN_DEPTH * 2 * V(width)) {
+        V(chain_block)(&even, &odd, left, step, right);
+        MEMOPT_I_UNROLL_ALL
+        for (r = 0; r < V(few); ++r) {
+            const float *here = from + r * from_row;
+            float *there = to + r * to_row;
+
+            if (r >= count) break;
+            V(store)(there, V(add)(V(load)(here), V(add)(even.a[r], odd.a[r])));
+            V(store)(there + V(width), V(add)(V(load)(here + V(width)), V(add)(even.b[r], odd.b[r])));
+        }
+        from = to;
+        from_row = to_row;
     }
 }
 
@@ -26165,66 +26264,56 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(floats) V(chain_filled)(V(floats) x, size_t last, 
     return last < whole ? V(add)(x, V(set)(0)) : x;
 }
 
-/* A row of both chains onto what is there; `last` is the last depth in the block. */
-V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_join)(V(floats) even, V(floats) odd, size_t last, const float *from,
-                                               float *to) {
-    const V(floats) a = V(chain_filled)(even, last, MEMOPT_I_CHAIN_DEPTH - 2);
-    const V(floats) b = V(chain_filled)(odd, last, MEMOPT_I_CHAIN_DEPTH - 1);
-    V(store)(to, V(add)(V(load)(from), V(add)(a, b)));
-}
-
-/* The same, of a row that takes the depths at..end only in part, or none of them. */
-V_FN void V(chain_join_part)(const V(chain_rows) *q, size_t r, V(floats) even, V(floats) odd, size_t at, size_t end,
-                             const float *from, float *to) {
-    const size_t low = memopt_i_max(at, q->from[r]), high = memopt_i_min(end, q->to[r]);
-
-    if (low < high) V(chain_join)(even, odd, (q->tile->place + high - 1) % MEMOPT_I_CHAIN_DEPTH, from, to);
-    else V(store)(to, V(load)(from));
-}
-
-/* The depths at..end of a block of 32. */
-V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_block)(const V(chain_rows) *q, size_t at, size_t end, const float *from,
-                                                size_t from_row, int band) {
+/* The depths at..end of a block, of one row that may take a part of them, or none. */
+V_FN void V(chain_part)(const V(chain_rows) *q, size_t r, size_t at, size_t end, const float *from, float *to) {
     const memopt_i_gemm_tile *t = q->tile;
-    float *to = t->to + q->first * t->to_row;
-    const size_t last = (t->place + end - 1) % MEMOPT_I_CHAIN_DEPTH;
-    V(chain_sums) even, odd;
-    size_t k = at, r;
+    const size_t low = memopt_i_max(at, q->from[r]), high = memopt_i_min(end, q->to[r]);
+    const size_t last = (t->place + high - 1) % MEMOPT_I_CHAIN_DEPTH;
+    V(floats) even_a = V(set)(0), even_b = V(set)(0), odd_a = V(set)(0), odd_b = V(set)(0);
+    V(floats) a = V(load)(from), b = V(load)(from + V(width));
+    size_t k;
 
-    MEMOPT_I_UNROLL_ALL
-    for (r = 0; r < V(few); ++r) even.a[r] = even.b[r] = odd.a[r] = odd.b[r] = V(set)(0);
-    if ((t->place + k) % 2 && k < end) V(chain_step)(&odd, q, k++, band);
-    for (; k + 1 < end; k += 2) {
-        V(chain_step)(&even, q, k, band);
-        V(chain_step)(&odd, q, k + 1, band);
-    }
-    if (k < end) V(chain_step)(&even, q, k, band);
-    MEMOPT_I_UNROLL_ALL
-    for (r = 0; r < V(few); ++r) {
-        const float *here = from + r * from_row;
-        float *there = to + r * t->to_row;
+    for (k = low; k < high; ++k) {
+        const V(floats) x = V(set)(q->left[r][k * V_STEP(t)]);
+        const float *right = t->right + k * 2 * V(width);
 
-        if (r >= q->count) break;
-        if (band || at == end) {
-            V(chain_join_part)(q, r, even.a[r], odd.a[r], at, end, here, there);
-            V(chain_join_part)(q, r, even.b[r], odd.b[r], at, end, here + V(width), there + V(width));
+        if ((t->place + k) % 2) {
+            odd_a = V(fma)(x, V(load)(right), odd_a);
+            odd_b = V(fma)(x, V(load)(right + V(width)), odd_b);
         } else {
-            V(chain_join)(even.a[r], odd.a[r], last, here, there);
-            V(chain_join)(even.b[r], odd.b[r], last, here + V(width), there + V(width));
+            even_a = V(fma)(x, V(load)(right), even_a);
+            even_b = V(fma)(x, V(load)(right + V(width)), even_b);
         }
     }
+    if (low < high) {
+        a = V(add)(a, V(add)(V(chain_filled)(even_a, last, MEMOPT_I_CHAIN_DEPTH - 2),
+                             V(chain_filled)(odd_a, last, MEMOPT_I_CHAIN_DEPTH - 1)));
+        b = V(add)(b, V(add)(V(chain_filled)(even_b, last, MEMOPT_I_CHAIN_DEPTH - 2),
+                             V(chain_filled)(odd_b, last, MEMOPT_I_CHAIN_DEPTH - 1)));
+    }
+    V(store)(to, a);
+    V(store)(to + V(width), b);
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_blocks)(const V(chain_rows) *q, int band) {
+V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_blocks)(const V(chain_rows) *q) {
     const memopt_i_gemm_tile *t = q->tile;
     const size_t all = t->lead + t->depth + t->tail;
+    const size_t whole = memopt_i_min(all, q->all_to);
     const float *from = t->from + q->first * t->from_row;
-    size_t from_row = t->from_row, at = 0, end;
+    float *to = t->to + q->first * t->to_row;
+    size_t from_row = t->from_row, at = 0, end, r;
 
     do {
-        end = memopt_i_min(all, at + MEMOPT_I_CHAIN_DEPTH - (t->place + at) % MEMOPT_I_CHAIN_DEPTH);
-        V(chain_block)(q, at, end, from, from_row, band);
-        from = t->to + q->first * t->to_row;
+        const size_t place = (t->place + at) % MEMOPT_I_CHAIN_DEPTH;
+
+        if (!place && q->all_from <= at && whole >= at + MEMOPT_I_CHAIN_DEPTH) {
+            end = whole - (whole - at) % MEMOPT_I_CHAIN_DEPTH;
+            V(chain_whole)(q, at, end, from, from_row);
+        } else {
+            end = memopt_i_min(all, at + MEMOPT_I_CHAIN_DEPTH - place);
+            for (r = 0; r < q->count; ++r) V(chain_part)(q, r, at, end, from + r * from_row, to + r * t->to_row);
+        }
+        from = to;
         from_row = t->to_row;
         at = end;
     } while (at < all);
@@ -26237,24 +26326,35 @@ V_FN MEMOPT_I_FLATTEN void V(gemm_chains)(const memopt_i_gemm_tile *t) {
     q.tile = t;
     for (q.first = 0; q.first < t->rows; q.first += V(few)) {
         q.count = memopt_i_min(V(few), t->rows - q.first);
+        q.all_from = 0;
+        q.all_to = t->depth;
         for (r = 0; r < V(few); ++r) {
             const size_t row = q.first + memopt_i_min(r, q.count - 1);
 
             q.left[r] = t->left + row * t->left_row;
+            q.from[r] = 0;
+            q.to[r] = t->depth;
+            if (!t->lead && !t->tail) continue;
             q.from[r] = memopt_i_chain_from(t, row);
             q.to[r] = memopt_i_chain_to(t, row);
+            q.all_from = memopt_i_max(q.all_from, q.from[r]);
+            q.all_to = r ? memopt_i_min(q.all_to, q.to[r]) : q.to[r];
         }
-        if (t->lead || t->tail) V(chain_blocks)(&q, 1);
-        else V(chain_blocks)(&q, 0);
+        V(chain_blocks)(&q);
     }
 }
+#  undef V_STEP
 #endif
 
-V_HOST_FN void V(gemm_deal)(float *to, const float *from, size_t n) { /* a depth of a chunk's rows, to their tiles */
-    size_t i;
+/* A depth of a chunk's rows, to their tiles. Whole vectors, of which the next depth overwrites what is too much. */
+V_HOST_FN void V(gemm_deal)(float *to, const float *from, size_t n) {
+    enum { lanes = (V(tall) + V(width) - 1) / V(width) * V(width) };
+    size_t i, r;
 
-    for (i = 0; i + V(tall) <= n; i += V(tall)) memcpy(to + i * MEMOPT_I_GEMM_DEPTH, from + i, V(tall) * sizeof *to);
-    if (i < n) memcpy(to + i * MEMOPT_I_GEMM_DEPTH, from + i, (n - i) * sizeof *to);
+    for (i = 0; i + lanes <= n; i += V(tall), to += MEMOPT_I_GEMM_TILE(V(tall)))
+        for (r = 0; r < lanes; r += V(width)) V(store)(to + r, V(load)(from + i + r));
+    for (; i < n; i += V(tall), to += MEMOPT_I_GEMM_TILE(V(tall)))
+        memcpy(to, from + i, memopt_i_min(V(tall), n - i) * sizeof *to);
 }
 
 #if defined(MEMOPT_I_WIDTH)
@@ -26280,16 +26380,16 @@ V_FN __m256 V(gemm_lift)(const unsigned char *p, size_t step, int type) {
                                            _mm_loadl_epi64((const __m128i *)(const void *)(p + step))), type);
 }
 
-V_FN void V(gemm_transpose)(float *to, __m256 a, __m256 b, __m256 c, __m256 d) {
+V_FN void V(gemm_transpose)(float *to, size_t stride, __m256 a, __m256 b, __m256 c, __m256 d) {
     const __m256d e = _mm256_castps_pd(_mm256_unpacklo_ps(a, b));
     const __m256d f = _mm256_castps_pd(_mm256_unpacklo_ps(c, d));
     const __m256d g = _mm256_castps_pd(_mm256_unpackhi_ps(a, b));
     const __m256d h = _mm256_castps_pd(_mm256_unpackhi_ps(c, d));
 
     _mm256_storeu_ps(to, _mm256_castpd_ps(_mm256_unpacklo_pd(e, f)));
-    _mm256_storeu_ps(to + 16, _mm256_castpd_ps(_mm256_unpackhi_pd(e, f)));
-    _mm256_storeu_ps(to + 32, _mm256_castpd_ps(_mm256_unpacklo_pd(g, h)));
-    _mm256_storeu_ps(to + 48, _mm256_castpd_ps(_mm256_unpackhi_pd(g, h)));
+    _mm256_storeu_ps(to + stride, _mm256_castpd_ps(_mm256_unpackhi_pd(e, f)));
+    _mm256_storeu_ps(to + 2 * stride, _mm256_castpd_ps(_mm256_unpacklo_pd(g, h)));
+    _mm256_storeu_ps(to + 3 * stride, _mm256_castpd_ps(_mm256_unpackhi_pd(g, h)));
 }
 #  elif MEMOPT_I_WIDTH == 16
 V_FN __m512 V(gemm_wide)(__m256i x, int type) {
@@ -26319,16 +26419,16 @@ V_FN __m512 V(gemm_lift)(const unsigned char *p, size_t step, int type) {
     return V(gemm_wide)(_mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1), type);
 }
 
-V_FN void V(gemm_transpose)(float *to, __m512 a, __m512 b, __m512 c, __m512 d) {
+V_FN void V(gemm_transpose)(float *to, size_t stride, __m512 a, __m512 b, __m512 c, __m512 d) {
     const __m512d e = _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
     const __m512d f = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
     const __m512d g = _mm512_castps_pd(_mm512_unpackhi_ps(a, b));
     const __m512d h = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
 
     _mm512_storeu_ps(to, _mm512_castpd_ps(_mm512_unpacklo_pd(e, f)));
-    _mm512_storeu_ps(to + 32, _mm512_castpd_ps(_mm512_unpackhi_pd(e, f)));
-    _mm512_storeu_ps(to + 64, _mm512_castpd_ps(_mm512_unpacklo_pd(g, h)));
-    _mm512_storeu_ps(to + 96, _mm512_castpd_ps(_mm512_unpackhi_pd(g, h)));
+    _mm512_storeu_ps(to + stride, _mm512_castpd_ps(_mm512_unpackhi_pd(e, f)));
+    _mm512_storeu_ps(to + 2 * stride, _mm512_castpd_ps(_mm512_unpacklo_pd(g, h)));
+    _mm512_storeu_ps(to + 3 * stride, _mm512_castpd_ps(_mm512_unpackhi_pd(g, h)));
 }
 #  else
 V_FN float32x4_t V(gemm_get)(const void *p, int type) {
@@ -26342,16 +26442,16 @@ V_FN float32x4_t V(gemm_lift)(const unsigned char *p, size_t step, int type) {
     return V(gemm_get)(p, type);
 }
 
-V_FN void V(gemm_transpose)(float *to, float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {
+V_FN void V(gemm_transpose)(float *to, size_t stride, float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {
     const float64x2_t e = vreinterpretq_f64_f32(vzip1q_f32(a, b));
     const float64x2_t f = vreinterpretq_f64_f32(vzip1q_f32(c, d));
     const float64x2_t g = vreinterpretq_f64_f32(vzip2q_f32(a, b));
     const float64x2_t h = vreinterpretq_f64_f32(vzip2q_f32(c, d));
 
     vst1q_f32(to, vreinterpretq_f32_f64(vzip1q_f64(e, f)));
-    vst1q_f32(to + 8, vreinterpretq_f32_f64(vzip2q_f64(e, f)));
-    vst1q_f32(to + 16, vreinterpretq_f32_f64(vzip1q_f64(g, h)));
-    vst1q_f32(to + 24, vreinterpretq_f32_f64(vzip2q_f64(g, h)));
+    vst1q_f32(to + stride, vreinterpretq_f32_f64(vzip2q_f64(e, f)));
+    vst1q_f32(to + 2 * stride, vreinterpretq_f32_f64(vzip1q_f64(g, h)));
+    vst1q_f32(to + 3 * stride, vreinterpretq_f32_f64(vzip2q_f64(g, h)));
 }
 #  endif
 
@@ -26376,7 +26476,7 @@ V_FN void V(gemm_pack_transposing)(float *panel, const memopt_i_gemm_side *s, si
         const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, j + i, at);
 
         for (k = 0; k < depth; k += 4, p += 4 * size)
-            V(gemm_transpose)(panel + k * 2 * V(width) + i, V(gemm_lift)(p, 4 * stride, type),
+            V(gemm_transpose)(panel + k * 2 * V(width) + i, 2 * V(width), V(gemm_lift)(p, 4 * stride, type),
                               V(gemm_lift)(p + stride, 4 * stride, type),
                               V(gemm_lift)(p + 2 * stride, 4 * stride, type),
                               V(gemm_lift)(p + 3 * stride, 4 * stride, type));
@@ -26407,11 +26507,45 @@ static void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, si
 }
 #endif
 
+#if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 8
+/* Six rows as they lie, at depths k..depth by four. Two of the eight lanes take a row twice: the next depth overwrites
+   them. */
+V_FN void V(gemm_turn_tile)(float *to, const memopt_i_gemm_side *s, size_t i, size_t at, size_t depth, int type) {
+    const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2;
+    const size_t stride = s->stride * size;
+    const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, i, at);
+    size_t k;
+
+    for (k = 0; k < depth; k += 4, p += 4 * size, to += 4 * V(tall))
+        V(gemm_transpose)(to, V(tall), V(gemm_lift)(p, 4 * stride, type), V(gemm_lift)(p + stride, 4 * stride, type),
+                          V(gemm_lift)(p + 2 * stride, 0, type), V(gemm_lift)(p + 3 * stride, 0, type));
+}
+
+/* Rows of a chunk as they lie, to tiles of which rows lie side by side for each depth. */
+V_FN MEMOPT_I_FLATTEN void V(gemm_turn)(float *to, const memopt_i_gemm_side *s, size_t i, size_t n, size_t at,
+                                        size_t depth) {
+    const size_t end = i + n;
+    size_t deep;
+
+    for (; i < end; i += V(tall), to += MEMOPT_I_GEMM_TILE(V(tall))) {
+        deep = end - i < V(tall) ? 0 : depth - depth % 4;
+        if (s->type == MEMOPT_TYPE_F32) V(gemm_turn_tile)(to, s, i, at, deep, MEMOPT_TYPE_F32);
+        else if (s->type == MEMOPT_TYPE_BF16) V(gemm_turn_tile)(to, s, i, at, deep, MEMOPT_TYPE_BF16);
+        else V(gemm_turn_tile)(to, s, i, at, deep, MEMOPT_TYPE_F16);
+        memopt_i_gemm_right(to, V(tall), s, i, 0, memopt_i_min(V(tall), end - i), at, deep, depth);
+    }
+}
+#  define V_TURN V(gemm_turn)
+#else
+#  define V_TURN NULL
+#endif
+
 V_HOST_FN const memopt_i_gemm_kernels *V(gemm_kernels)(void) {
     static const memopt_i_gemm_kernels kernels = { V(tall), 2 * V(width), V(gemm_tile), V(gemm_chains),
-                                                   V(gemm_deal), V(gemm_pack) };
+                                                   V(gemm_deal), V_TURN, V(gemm_pack) };
     return &kernels;
 }
+#undef V_TURN
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(const memopt_i_gemm_kernels *, gemm_kernels, (void))
@@ -26450,38 +26584,47 @@ typedef struct memopt_i_gemm_chunk {
     size_t  to_row;
 } memopt_i_gemm_chunk;
 
-/* The rows of a chunk at some depths: each row as it lies, MEMOPT_I_GEMM_DEPTH apart; of a transposed operand, the rows
-   of a tile side by side for each depth. Floats that few panels read, and that do not lie in each other's way, stay. */
-static void memopt_i_gemm_left(memopt_i_gemm_chunk *c, size_t at, size_t depth) {
-    const memopt_i_gemm_work *w = c->work;
-    const memopt_i_gemm_side *s = &w->left;
+/* A transposed left operand to tiles, depth by depth. */
+static void memopt_i_gemm_left_transposed(const memopt_i_gemm_chunk *c, size_t at, size_t depth) {
+    const memopt_i_gemm_side *s = &c->work->left;
     float row[MEMOPT_I_GEMM_ROWS];
     const float *from = row;
-    size_t i, k;
+    size_t k;
 
-    c->left = c->block;
-    c->left_tile = w->kernels->tall * MEMOPT_I_GEMM_DEPTH;
-    c->left_row = s->transposed ? 1 : MEMOPT_I_GEMM_DEPTH;
-    c->left_step = s->transposed ? w->kernels->tall : 1;
-    if (s->type == MEMOPT_TYPE_F32 && c->columns <= 2 * w->kernels->wide && s->stride % 256) {
-        c->left = (const float *)memopt_i_gemm_at(s, c->i, at);
-        c->left_row = s->transposed ? 1 : s->stride;
-        c->left_step = s->transposed ? s->stride : 1;
-        c->left_tile = w->kernels->tall * c->left_row;
-        return;
-    }
-    if (!s->transposed) {
-        for (i = 0; i < c->rows; ++i)
-            memopt_i_to_f32(w->level, c->block + i * MEMOPT_I_GEMM_DEPTH, memopt_i_gemm_at(s, c->i + i, at), s->type,
-                            depth);
-        return;
-    }
     for (k = 0; k < depth; ++k) {
         const void *p = memopt_i_gemm_at(s, c->i, at + k);
         if (s->type == MEMOPT_TYPE_F32) from = (const float *)p;
-        else memopt_i_to_f32(w->level, row, p, s->type, c->rows);
-        w->kernels->deal(c->block + k * w->kernels->tall, from, c->rows);
+        else memopt_i_to_f32(c->work->level, row, p, s->type, c->rows);
+        c->work->kernels->deal(c->block + k * c->work->kernels->tall, from, c->rows);
     }
+}
+
+/* The rows of a chunk at some depths: those of a tile side by side for each depth; or, where that does not pay, each row
+   as it lies, MEMOPT_I_GEMM_DEPTH apart. Floats that few panels read, and that do not lie in each other's way, stay. */
+static void memopt_i_gemm_left(memopt_i_gemm_chunk *c, size_t at, size_t depth) {
+    const memopt_i_gemm_work *w = c->work;
+    const memopt_i_gemm_side *s = &w->left;
+    const size_t tall = w->kernels->tall;
+    const int stays = s->type == MEMOPT_TYPE_F32 && c->columns <= 2 * w->kernels->wide && s->stride % 256;
+    size_t i;
+
+    c->left = stays ? (const float *)memopt_i_gemm_at(s, c->i, at) : c->block;
+    c->left_row = 1;
+    c->left_step = stays ? s->stride : tall;
+    c->left_tile = stays ? tall : MEMOPT_I_GEMM_TILE(tall);
+    if (s->transposed) {
+        if (!stays) memopt_i_gemm_left_transposed(c, at, depth);
+        return;
+    }
+    if (w->kernels->turn && !stays) {
+        w->kernels->turn(c->block, s, c->i, c->rows, at, depth);
+        return;
+    }
+    c->left_row = stays ? s->stride : MEMOPT_I_GEMM_DEPTH;
+    c->left_step = 1;
+    c->left_tile = tall * c->left_row;
+    for (i = 0; i < c->rows && !stays; ++i)
+        memopt_i_to_f32(w->level, c->block + i * MEMOPT_I_GEMM_DEPTH, memopt_i_gemm_at(s, c->i + i, at), s->type, depth);
 }
 
 /* Which depths of at..at + depth the rows of a tile take, the first of which is `first_row` of the product. */
@@ -26517,7 +26660,16 @@ static void memopt_i_gemm_triangle_tile(memopt_i_gemm_tile *t, ptrdiff_t diagona
     t->tail = (size_t)(tail - end);
 }
 
-/* bf16 times bf16 by wide code. ARM asks whether a result is denormal before it rounds: where one was, the definition
+/* Between the two denormals count as 0, if the product is one of bf16 by wide code. */
+static uint64_t memopt_i_chains_begin(const memopt_i_gemm_work *w) {
+    return w->flushes && !MEMOPT_I_FLUSH_ASKS ? memopt_i_flush_begin() : 0;
+}
+
+static void memopt_i_chains_end(const memopt_i_gemm_work *w, uint64_t mode) {
+    if (w->flushes && !MEMOPT_I_FLUSH_ASKS) memopt_i_flush_end(mode);
+}
+
+/* The same on ARM, tile by tile. It asks whether a result is denormal before it rounds: where one was, the definition
    decides. */
 static void memopt_i_chain_run(const memopt_i_gemm_kernels *kernels, const memopt_i_gemm_tile *t) {
     memopt_i_gemm_tile again = *t;
@@ -26525,8 +26677,7 @@ static void memopt_i_chain_run(const memopt_i_gemm_kernels *kernels, const memop
     uint64_t mode;
     size_t i;
 
-    for (i = 0; MEMOPT_I_FLUSH_ASKS && i < t->rows; ++i)
-        memcpy(from + i * t->wide, t->from + i * t->from_row, t->wide * sizeof *from);
+    for (i = 0; i < t->rows; ++i) memcpy(from + i * t->wide, t->from + i * t->from_row, t->wide * sizeof *from);
     mode = memopt_i_flush_begin();
     kernels->chains(t);
     if (!memopt_i_flush_end(mode)) return;
@@ -26537,8 +26688,9 @@ static void memopt_i_chain_run(const memopt_i_gemm_kernels *kernels, const memop
 
 static void memopt_i_gemm_tile_run(const memopt_i_gemm_work *w, const memopt_i_gemm_tile *t) {
     if (!w->is_bf16) w->kernels->tile(t);
-    else if (w->flushes) memopt_i_chain_run(w->kernels, t);
-    else memopt_i_chain_tile(t);
+    else if (!w->flushes) memopt_i_chain_tile(t);
+    else if (MEMOPT_I_FLUSH_ASKS) memopt_i_chain_run(w->kernels, t);
+    else w->kernels->chains(t);
 }
 
 /* The tiles of one panel. Where it is not full, they are computed beside the result. */
@@ -26557,6 +26709,7 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
     size_t next = j + kernels->wide;
     size_t lines = 0;
     const size_t from_depth = at;
+    const uint64_t mode = memopt_i_chains_begin(c->work);
 
     memset(&t, 0, sizeof t);
     t.right = c->panel;
@@ -26603,6 +26756,7 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
         for (r = 0; r < t.rows; ++r)
             memcpy(c->to + (i + r) * c->to_row + j, edge + r * kernels->wide, n * sizeof *edge);
     }
+    memopt_i_chains_end(c->work, mode);
 }
 
 /* Are sums in scratch until a chunk is done? */
@@ -26640,9 +26794,9 @@ static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
     c.j = chunk / w->down * w->wide;
     c.rows = memopt_i_min(w->tall, p->rows - c.i);
     c.columns = memopt_i_min(w->wide, p->columns - c.j);
-    c.panel = (float *)(void *)(w->scratch + (size_t)worker * MEMOPT_GEMM_SCRATCH);
-    c.block = c.panel + MEMOPT_I_GEMM_TILE_COLUMNS_MAX * MEMOPT_I_GEMM_DEPTH;
-    c.to = is_aside ? c.block + MEMOPT_I_GEMM_ROWS * MEMOPT_I_GEMM_DEPTH
+    c.block = (float *)(void *)(w->scratch + (size_t)worker * MEMOPT_GEMM_SCRATCH);
+    c.panel = c.block + MEMOPT_I_GEMM_BLOCK;
+    c.to = is_aside ? c.panel + MEMOPT_I_GEMM_TILE_COLUMNS_MAX * MEMOPT_I_GEMM_DEPTH
                     : (float *)p->result + c.i * p->result_stride + c.j;
     c.to_row = is_aside ? w->wide : p->result_stride;
     c.left = c.block;
@@ -27053,6 +27207,7 @@ static void memopt_i_tiles_cross(const memopt_i_tiles_chunk *c, memopt_i_tiles_w
     const unsigned char *packed;
     memopt_i_gemm_tile t;
     size_t r, depth, row;
+    const uint64_t mode = memopt_i_chains_begin(w);
 
     for (; at < end; at += depth) {
         depth = memopt_i_min(end - at, 32);
@@ -27080,6 +27235,7 @@ static void memopt_i_tiles_cross(const memopt_i_tiles_chunk *c, memopt_i_tiles_w
         walk->from = walk->to;
         walk->from_row = walk->to_row;
     }
+    memopt_i_chains_end(w, mode);
 }
 
 /* ---- chunks ---- */

@@ -739,7 +739,7 @@ static void gemm_tables(void) {
     t = test_workers(&worker_set, 5, 0);
     CHECK(memopt_gemm_scratch(NULL) == MEMOPT_GEMM_SCRATCH && memopt_gemm_scratch(&t) == 5 * MEMOPT_GEMM_SCRATCH);
     CHECK(MEMOPT_GEMM_SCRATCH % 64 == 0); /* panel, block and tile fit, with a page to the next worker's */
-    CHECK(4 * (MEMOPT_I_GEMM_DEPTH * (MEMOPT_I_GEMM_TILE_COLUMNS_MAX + MEMOPT_I_GEMM_ROWS) + MEMOPT_I_GEMM_ROWS * MEMOPT_I_GEMM_COLUMNS_AS_FLOATS) + 4096
+    CHECK(4 * (MEMOPT_I_GEMM_BLOCK + MEMOPT_I_GEMM_DEPTH * MEMOPT_I_GEMM_TILE_COLUMNS_MAX + MEMOPT_I_GEMM_ROWS * MEMOPT_I_GEMM_COLUMNS_AS_FLOATS) + 4096
           <= MEMOPT_GEMM_SCRATCH);
 }
 #if defined(TEST_CBLAS)

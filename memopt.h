@@ -26219,14 +26219,14 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_block)(V(chain_sums) *even, V(chain_sum
     size_t k, u, r;
 
     *even = *odd = V(chain_zero)();
-    for (k = 0; k < MEMOPT_I_CHAIN_DEPTH; k += 4) {
+    for (k = 0; k < MEMOPT_I_CHAIN_DEPTH; k += 8) {
         MEMOPT_I_UNROLL_ALL
-        for (u = 0; u < 4; u += 2) {
+        for (u = 0; u < 8; u += 2) {
             V(chain_step)(even, left, step, right + k * 2 * V(width), u);
             V(chain_step)(odd, left, step, right + k * 2 * V(width), u + 1);
         }
         MEMOPT_I_UNROLL_ALL
-        for (r = 0; r < V(few); ++r) left[r] += 4 * step;
+        for (r = 0; r < V(few); ++r) left[r] += 8 * step;
     }
 }
 
@@ -26514,11 +26514,13 @@ V_FN void V(gemm_turn_tile)(float *to, const memopt_i_gemm_side *s, size_t i, si
     const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2;
     const size_t stride = s->stride * size;
     const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, i, at);
-    size_t k;
+    size_t k, r;
 
-    for (k = 0; k < depth; k += 4, p += 4 * size, to += 4 * V(tall))
+    for (k = 0; k < depth; k += 4, p += 4 * size, to += 4 * V(tall)) {
+        for (r = 0; r < V(tall) && k * size % 64 == 0; ++r) MEMOPT_I_FETCH(p, (V(tall) + r) * stride); /* the next tile's */
         V(gemm_transpose)(to, V(tall), V(gemm_lift)(p, 4 * stride, type), V(gemm_lift)(p + stride, 4 * stride, type),
                           V(gemm_lift)(p + 2 * stride, 0, type), V(gemm_lift)(p + 3 * stride, 0, type));
+    }
 }
 
 /* Rows of a chunk as they lie, to tiles of which rows lie side by side for each depth. */

@@ -25947,6 +25947,8 @@ static float memopt_i_gemm_one(const void *p, memopt_type type) {
 static void memopt_i_gemm_right(float *panel, size_t wide, const memopt_i_gemm_side *s, size_t j, size_t from, size_t n,
                                 size_t at, size_t k, size_t depth) {
     size_t i;
+
+    if (from == wide) return;
     for (; k < depth; ++k)
         for (i = from; i < wide; ++i)
             panel[k * wide + i] = i < n ? memopt_i_gemm_one(memopt_i_gemm_at(s, j + i, at + k), s->type) : 0;
@@ -26380,6 +26382,32 @@ V_FN __m256 V(gemm_lift)(const unsigned char *p, size_t step, int type) {
                                            _mm_loadl_epi64((const __m128i *)(const void *)(p + step))), type);
 }
 
+/* Eight depths of eight columns of bf16, column i at p[i]. A word holds two depths, which become floats by a shift and a
+   mask: so words are turned, half as many. */
+V_FN void V(gemm_transpose_bf16)(float *to, size_t stride, const unsigned char *const *p, size_t at) {
+    __m256i a[4], b[4];
+    size_t i;
+
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i)
+        a[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(p[i] + at))),
+                                       _mm_loadu_si128((const __m128i *)(const void *)(p[i + 4] + at)), 1);
+    b[0] = _mm256_unpacklo_epi32(a[0], a[1]);
+    b[1] = _mm256_unpackhi_epi32(a[0], a[1]);
+    b[2] = _mm256_unpacklo_epi32(a[2], a[3]);
+    b[3] = _mm256_unpackhi_epi32(a[2], a[3]);
+    a[0] = _mm256_unpacklo_epi64(b[0], b[2]);
+    a[1] = _mm256_unpackhi_epi64(b[0], b[2]);
+    a[2] = _mm256_unpacklo_epi64(b[1], b[3]);
+    a[3] = _mm256_unpackhi_epi64(b[1], b[3]);
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i) {
+        _mm256_storeu_ps(to + 2 * i * stride, _mm256_castsi256_ps(_mm256_slli_epi32(a[i], 16)));
+        _mm256_storeu_ps(to + (2 * i + 1) * stride,
+                         _mm256_castsi256_ps(_mm256_and_si256(a[i], _mm256_set1_epi32(-65536))));
+    }
+}
+
 V_FN void V(gemm_transpose)(float *to, size_t stride, __m256 a, __m256 b, __m256 c, __m256 d) {
     const __m256d e = _mm256_castps_pd(_mm256_unpacklo_ps(a, b));
     const __m256d f = _mm256_castps_pd(_mm256_unpacklo_ps(c, d));
@@ -26475,6 +26503,16 @@ V_FN void V(gemm_pack_transposing)(float *panel, const memopt_i_gemm_side *s, si
     for (i = 0; i < n; i += V(width)) {
         const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, j + i, at);
 
+#  if MEMOPT_I_WIDTH == 8
+        if (type == MEMOPT_TYPE_BF16) {
+            const unsigned char *column[8];
+
+            for (k = 0; k < 8; ++k) column[k] = p + k * stride;
+            for (k = 0; k < depth; k += 8)
+                V(gemm_transpose_bf16)(panel + k * 2 * V(width) + i, 2 * V(width), column, k * size);
+            continue;
+        }
+#  endif
         for (k = 0; k < depth; k += 4, p += 4 * size)
             V(gemm_transpose)(panel + k * 2 * V(width) + i, 2 * V(width), V(gemm_lift)(p, 4 * stride, type),
                               V(gemm_lift)(p + stride, 4 * stride, type),
@@ -26493,7 +26531,7 @@ V_FN MEMOPT_I_FLATTEN void V(gemm_pack)(float *panel, const memopt_i_gemm_side *
                                         size_t depth) {
     const size_t wide = 2 * V(width);
     const size_t whole = n - n % V(width);
-    const size_t deep = s->transposed ? depth : depth - depth % 4;
+    const size_t deep = s->transposed ? depth : depth - depth % 8;
 
     if (s->type == MEMOPT_TYPE_F32) V(gemm_whole)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F32);
     else if (s->type == MEMOPT_TYPE_BF16) V(gemm_whole)(panel, s, j, whole, at, deep, MEMOPT_TYPE_BF16);
@@ -26508,18 +26546,27 @@ static void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, si
 #endif
 
 #if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 8
-/* Six rows as they lie, at depths k..depth by four. Two of the eight lanes take a row twice: the next depth overwrites
+/* Six rows as they lie, at depths 0..depth by eight. Two of the eight lanes take a row twice: the next depth overwrites
    them. */
 V_FN void V(gemm_turn_tile)(float *to, const memopt_i_gemm_side *s, size_t i, size_t at, size_t depth, int type) {
     const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2;
     const size_t stride = s->stride * size;
-    const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, i, at);
+    const unsigned char *row[8];
     size_t k, r;
 
-    for (k = 0; k < depth; k += 4, p += 4 * size, to += 4 * V(tall)) {
+    for (r = 0; r < 8; ++r) row[r] = (const unsigned char *)memopt_i_gemm_at(s, i + r % V(tall), at);
+    for (k = 0; k < depth; k += 8, to += 8 * V(tall)) {
+        const unsigned char *p = row[0] + k * size;
+
         for (r = 0; r < V(tall) && k * size % 64 == 0; ++r) MEMOPT_I_FETCH(p, (V(tall) + r) * stride); /* the next tile's */
-        V(gemm_transpose)(to, V(tall), V(gemm_lift)(p, 4 * stride, type), V(gemm_lift)(p + stride, 4 * stride, type),
-                          V(gemm_lift)(p + 2 * stride, 0, type), V(gemm_lift)(p + 3 * stride, 0, type));
+        if (type == MEMOPT_TYPE_BF16) {
+            V(gemm_transpose_bf16)(to, V(tall), row, k * size);
+            continue;
+        }
+        for (r = 0; r < 8; r += 4, p += 4 * size)
+            V(gemm_transpose)(to + r * V(tall), V(tall), V(gemm_lift)(p, 4 * stride, type),
+                              V(gemm_lift)(p + stride, 4 * stride, type), V(gemm_lift)(p + 2 * stride, 0, type),
+                              V(gemm_lift)(p + 3 * stride, 0, type));
     }
 }
 
@@ -26530,7 +26577,7 @@ V_FN MEMOPT_I_FLATTEN void V(gemm_turn)(float *to, const memopt_i_gemm_side *s, 
     size_t deep;
 
     for (; i < end; i += V(tall), to += MEMOPT_I_GEMM_TILE(V(tall))) {
-        deep = end - i < V(tall) ? 0 : depth - depth % 4;
+        deep = end - i < V(tall) ? 0 : depth - depth % 8;
         if (s->type == MEMOPT_TYPE_F32) V(gemm_turn_tile)(to, s, i, at, deep, MEMOPT_TYPE_F32);
         else if (s->type == MEMOPT_TYPE_BF16) V(gemm_turn_tile)(to, s, i, at, deep, MEMOPT_TYPE_BF16);
         else V(gemm_turn_tile)(to, s, i, at, deep, MEMOPT_TYPE_F16);

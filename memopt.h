@@ -26627,53 +26627,74 @@ typedef struct memopt_i_gemm_chunk {
     const memopt_i_gemm_work *work;
     size_t  i, j, rows, columns;
     float  *block, *panel;      /* packed: of the left operand, of the right one */
-    const float *left;          /* the block, or where it lies */
+    const float *left;          /* in the block, or where it lies */
     size_t  left_tile, left_row, left_step; /* from a tile to the next, from a row, from a depth */
+    size_t  at, end;            /* depths of which the left operand is packed: few rows allow for many */
+    int     left_stays;
     float  *to;                 /* the elements as floats */
     size_t  to_row;
 } memopt_i_gemm_chunk;
 
-/* A transposed left operand to tiles, depth by depth. */
-static void memopt_i_gemm_left_transposed(const memopt_i_gemm_chunk *c, size_t at, size_t depth) {
-    const memopt_i_gemm_side *s = &c->work->left;
-    float row[MEMOPT_I_GEMM_ROWS];
-    const float *from = row;
-    size_t k;
-
-    for (k = 0; k < depth; ++k) {
-        const void *p = memopt_i_gemm_at(s, c->i, at + k);
-        if (s->type == MEMOPT_TYPE_F32) from = (const float *)p;
-        else memopt_i_to_f32(c->work->level, row, p, s->type, c->rows);
-        c->work->kernels->deal(c->block + k * c->work->kernels->tall, from, c->rows);
-    }
-}
-
-/* The rows of a chunk at some depths: those of a tile side by side for each depth; or, where that does not pay, each row
-   as it lies, MEMOPT_I_GEMM_DEPTH apart. Floats that few panels read, and that do not lie in each other's way, stay. */
-static void memopt_i_gemm_left(memopt_i_gemm_chunk *c, size_t at, size_t depth) {
+/* How the tiles of a chunk read the left operand: rows of a tile side by side for each depth; or, where that does not pay,
+   each row as it lies, MEMOPT_I_GEMM_DEPTH apart. Floats that few panels read, and that do not lie in each other's way,
+   stay. */
+static void memopt_i_gemm_left_begin(memopt_i_gemm_chunk *c) {
     const memopt_i_gemm_work *w = c->work;
     const memopt_i_gemm_side *s = &w->left;
     const size_t tall = w->kernels->tall;
-    const int stays = s->type == MEMOPT_TYPE_F32 && c->columns <= 2 * w->kernels->wide && s->stride % 256;
-    size_t i;
+    const int dealt = s->transposed || w->kernels->turn;
 
-    c->left = stays ? (const float *)memopt_i_gemm_at(s, c->i, at) : c->block;
-    c->left_row = 1;
-    c->left_step = stays ? s->stride : tall;
-    c->left_tile = stays ? tall : MEMOPT_I_GEMM_TILE(tall);
-    if (s->transposed) {
-        if (!stays) memopt_i_gemm_left_transposed(c, at, depth);
+    c->left_stays = s->type == MEMOPT_TYPE_F32 && c->columns <= 2 * w->kernels->wide && s->stride % 256;
+    if (c->left_stays) {
+        c->left_row = s->transposed ? 1 : s->stride;
+        c->left_step = s->transposed ? s->stride : 1;
+        c->left_tile = tall * c->left_row;
         return;
     }
-    if (w->kernels->turn && !stays) {
-        w->kernels->turn(c->block, s, c->i, c->rows, at, depth);
+    c->left_row = dealt ? 1 : MEMOPT_I_GEMM_DEPTH;
+    c->left_step = dealt ? tall : 1;
+    c->left_tile = dealt ? MEMOPT_I_GEMM_TILE(tall) : tall * MEMOPT_I_GEMM_DEPTH;
+}
+
+/* Tiles of a block of depth in c->block, from the first to that of the next block. */
+static size_t memopt_i_gemm_left_block(const memopt_i_gemm_chunk *c) {
+    return memopt_i_ceil_div(c->rows, c->work->kernels->tall) * c->left_tile;
+}
+
+/* Some depths of the left operand, packed. */
+static void memopt_i_gemm_left_pack(const memopt_i_gemm_chunk *c, float *to, size_t at, size_t depth) {
+    const memopt_i_gemm_work *w = c->work;
+    const memopt_i_gemm_side *s = &w->left;
+    float row[MEMOPT_I_GEMM_ROWS];
+    const float *from = row;
+    size_t i, k;
+
+    if (!s->transposed && w->kernels->turn) {
+        w->kernels->turn(to, s, c->i, c->rows, at, depth);
         return;
     }
-    c->left_row = stays ? s->stride : MEMOPT_I_GEMM_DEPTH;
-    c->left_step = 1;
-    c->left_tile = tall * c->left_row;
-    for (i = 0; i < c->rows && !stays; ++i)
-        memopt_i_to_f32(w->level, c->block + i * MEMOPT_I_GEMM_DEPTH, memopt_i_gemm_at(s, c->i + i, at), s->type, depth);
+    for (i = 0; i < c->rows && !s->transposed; ++i)
+        memopt_i_to_f32(w->level, to + i * MEMOPT_I_GEMM_DEPTH, memopt_i_gemm_at(s, c->i + i, at), s->type, depth);
+    for (k = 0; k < depth && s->transposed; ++k) {
+        const void *p = memopt_i_gemm_at(s, c->i, at + k);
+
+        if (s->type == MEMOPT_TYPE_F32) from = (const float *)p;
+        else memopt_i_to_f32(w->level, row, p, s->type, c->rows);
+        w->kernels->deal(to + k * w->kernels->tall, from, c->rows);
+    }
+}
+
+/* The next blocks of depth of the left operand, as many as there is room for. */
+static void memopt_i_gemm_left(memopt_i_gemm_chunk *c) {
+    const size_t block = memopt_i_gemm_left_block(c);
+    const size_t blocks = memopt_i_max(MEMOPT_I_GEMM_BLOCK / block, 1);
+    float *to = c->block;
+    size_t k;
+
+    c->at = c->end;
+    c->end = memopt_i_min(c->work->product->depth, c->at + blocks * MEMOPT_I_GEMM_DEPTH);
+    for (k = c->at; k < c->end && !c->left_stays; k += MEMOPT_I_GEMM_DEPTH, to += block)
+        memopt_i_gemm_left_pack(c, to, k, memopt_i_min(c->end - k, MEMOPT_I_GEMM_DEPTH));
 }
 
 /* Which depths of at..at + depth the rows of a tile take, the first of which is `first_row` of the product. */
@@ -26755,7 +26776,7 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
     const float *left = c->left;
     const size_t tiles = memopt_i_ceil_div(c->rows, kernels->tall);
     const size_t bytes = size * (s->transposed ? kernels->wide : MEMOPT_I_GEMM_DEPTH);
-    size_t next = j + kernels->wide;
+    size_t next = j;
     size_t lines = 0;
     const size_t from_depth = at;
     const uint64_t mode = memopt_i_chains_begin(c->work);
@@ -26766,9 +26787,11 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
     t.left_row = c->left_row;
     t.left_step = c->left_step;
     t.wide = kernels->wide;
-    if (next >= c->columns) {
-        next = 0;
-        at += depth;
+    at += depth;
+    if (at >= c->end) {
+        next += kernels->wide;
+        at = next < c->columns ? c->at : c->end;
+        next = next < c->columns ? next : 0;
     }
     if (c->work->fetches && at < c->work->product->depth) /* the panel that comes next, a share with each tile */
         lines = s->transposed ? memopt_i_min(c->work->product->depth - at, MEMOPT_I_GEMM_DEPTH)
@@ -26827,17 +26850,33 @@ static void memopt_i_gemm_result(const memopt_i_gemm_chunk *c, int back) { /* to
     }
 }
 
+/* A panel after the other of the columns from j on, for the depths of which the left operand is packed. */
+static void memopt_i_gemm_column(memopt_i_gemm_chunk *c, size_t j, const float *begin, size_t begin_row) {
+    const memopt_i_gemm_work *w = c->work;
+    const size_t n = memopt_i_min(w->kernels->wide, c->columns - j), block = memopt_i_gemm_left_block(c);
+    size_t at = c->at, depth;
+
+    do {
+        depth = memopt_i_min(c->end - at, MEMOPT_I_GEMM_DEPTH);
+        c->left = c->left_stays ? (const float *)memopt_i_gemm_at(&w->left, c->i, at)
+                                : c->block + (at - c->at) / MEMOPT_I_GEMM_DEPTH * block;
+        if (depth) w->kernels->pack(c->panel, &w->right, c->j + j, n, at, depth);
+        if (at) memopt_i_gemm_panel(c, j, at, depth, c->to, c->to_row);
+        else memopt_i_gemm_panel(c, j, at, depth, begin, begin_row);
+        at += depth;
+    } while (at < c->end);
+}
+
 static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
     static const float zeros[MEMOPT_I_GEMM_COLUMNS] = { 0 };
     const memopt_i_gemm_work *w = (const memopt_i_gemm_work *)task;
     const memopt_product *p = w->product;
     const int is_aside = memopt_i_gemm_is_aside(w);
     memopt_i_gemm_chunk c;
-    size_t at = 0;
-    size_t j, depth;
+    size_t j;
     const float *begin;
-    size_t begin_row = 0;
 
+    memset(&c, 0, sizeof c);
     c.work = w;
     c.i = chunk % w->down * w->tall;
     c.j = chunk / w->down * w->wide;
@@ -26848,26 +26887,14 @@ static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
     c.to = is_aside ? c.panel + MEMOPT_I_GEMM_TILE_COLUMNS_MAX * MEMOPT_I_GEMM_DEPTH
                     : (float *)p->result + c.i * p->result_stride + c.j;
     c.to_row = is_aside ? w->wide : p->result_stride;
-    c.left = c.block;
-    c.left_tile = c.left_row = c.left_step = 0; /* of a depth of 0 */
     if (p->accumulate && is_aside) memopt_i_gemm_result(&c, 0);
-    begin = p->bias ? p->bias + c.j : zeros;
-    if (p->accumulate) {
-        begin = c.to;
-        begin_row = c.to_row;
-    }
+    begin = p->accumulate ? c.to : p->bias ? p->bias + c.j : zeros;
+    memopt_i_gemm_left_begin(&c);
     do {
-        depth = memopt_i_min(p->depth - at, MEMOPT_I_GEMM_DEPTH);
-        if (depth) memopt_i_gemm_left(&c, at, depth);
-        for (j = 0; j < c.columns; j += w->kernels->wide) {
-            if (depth)
-                w->kernels->pack(c.panel, &w->right, c.j + j, memopt_i_min(w->kernels->wide, c.columns - j), at, depth);
-            memopt_i_gemm_panel(&c, j, at, depth, begin, begin_row);
-        }
-        begin = c.to;
-        begin_row = c.to_row;
-        at += depth;
-    } while (at < p->depth);
+        memopt_i_gemm_left(&c);
+        for (j = 0; j < c.columns; j += w->kernels->wide)
+            memopt_i_gemm_column(&c, j, begin, p->accumulate ? c.to_row : 0);
+    } while (c.end < p->depth);
     if (w->end)
         w->end->fn(w->end->user, w->level, c.to, c.to_row, c.i * p->result_stride + c.j, c.rows, c.columns);
     if (is_aside) memopt_i_gemm_result(&c, 1);

@@ -26483,6 +26483,7 @@ V_FN void V(gemm_transpose)(float *to, size_t stride, float32x4_t a, float32x4_t
 }
 #  endif
 
+/* While a panel is packed, the same place of the next one is fetched. */
 V_FN void V(gemm_pack_straight)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
                                 size_t depth, int type) {
     const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, j, at);
@@ -26490,8 +26491,15 @@ V_FN void V(gemm_pack_straight)(float *panel, const memopt_i_gemm_side *s, size_
     size_t k, i;
 
     for (k = 0; k < depth; ++k, p += s->stride * size)
-        for (i = 0; i < n; i += V(width))
+        for (i = 0; i < n; i += V(width)) {
+            if (i * size % 64 == 0) MEMOPT_I_FETCH(p, (2 * V(width) + i) * size);
             V(store)(panel + k * 2 * V(width) + i, V(gemm_get)(p + i * size, type));
+        }
+}
+
+V_FN void V(gemm_fetch_columns)(const unsigned char *p, size_t stride, size_t ahead) {
+    size_t i;
+    for (i = 0; i < V(width); ++i) MEMOPT_I_FETCH(p, (2 * V(width) + i) * stride + ahead);
 }
 
 V_FN void V(gemm_pack_transposing)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
@@ -26508,16 +26516,20 @@ V_FN void V(gemm_pack_transposing)(float *panel, const memopt_i_gemm_side *s, si
             const unsigned char *column[8];
 
             for (k = 0; k < 8; ++k) column[k] = p + k * stride;
-            for (k = 0; k < depth; k += 8)
+            for (k = 0; k < depth; k += 8) {
+                if (k % 32 == 0) V(gemm_fetch_columns)(p, stride, k * size);
                 V(gemm_transpose_bf16)(panel + k * 2 * V(width) + i, 2 * V(width), column, k * size);
+            }
             continue;
         }
 #  endif
-        for (k = 0; k < depth; k += 4, p += 4 * size)
+        for (k = 0; k < depth; k += 4, p += 4 * size) {
+            if (k * size % 64 == 0) V(gemm_fetch_columns)(p, stride, 0);
             V(gemm_transpose)(panel + k * 2 * V(width) + i, 2 * V(width), V(gemm_lift)(p, 4 * stride, type),
                               V(gemm_lift)(p + stride, 4 * stride, type),
                               V(gemm_lift)(p + 2 * stride, 4 * stride, type),
                               V(gemm_lift)(p + 3 * stride, 4 * stride, type));
+        }
     }
 }
 
@@ -26766,19 +26778,12 @@ static void memopt_i_gemm_tile_run(const memopt_i_gemm_work *w, const memopt_i_g
 /* The tiles of one panel. Where it is not full, they are computed beside the result. */
 static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t at, size_t depth, const float *begin,
                                 size_t begin_row) {
-    const memopt_i_gemm_side *s = &c->work->right;
-    const size_t size = s->type == MEMOPT_TYPE_F32 ? 4 : 2;
     const memopt_i_gemm_kernels *kernels = c->work->kernels;
     const size_t n = memopt_i_min(kernels->wide, c->columns - j);
     float edge[MEMOPT_I_GEMM_TILE_ROWS_MAX * MEMOPT_I_GEMM_TILE_COLUMNS_MAX];
     memopt_i_gemm_tile t;
     size_t i, r, b;
     const float *left = c->left;
-    const size_t tiles = memopt_i_ceil_div(c->rows, kernels->tall);
-    const size_t bytes = size * (s->transposed ? kernels->wide : MEMOPT_I_GEMM_DEPTH);
-    size_t next = j;
-    size_t lines = 0;
-    const size_t from_depth = at;
     const uint64_t mode = memopt_i_chains_begin(c->work);
 
     memset(&t, 0, sizeof t);
@@ -26787,20 +26792,7 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
     t.left_row = c->left_row;
     t.left_step = c->left_step;
     t.wide = kernels->wide;
-    at += depth;
-    if (at >= c->end) {
-        next += kernels->wide;
-        at = next < c->columns ? c->at : c->end;
-        next = next < c->columns ? next : 0;
-    }
-    if (c->work->fetches && at < c->work->product->depth) /* the panel that comes next, a share with each tile */
-        lines = s->transposed ? memopt_i_min(c->work->product->depth - at, MEMOPT_I_GEMM_DEPTH)
-                          : memopt_i_min(kernels->wide, c->columns - next);
     for (i = 0; i < c->rows; i += kernels->tall, left += c->left_tile) {
-        for (r = i / kernels->tall; r < lines; r += tiles) {
-            const void *p = memopt_i_gemm_at(s, c->j + next + (s->transposed ? 0 : r), at + (s->transposed ? r : 0));
-            for (b = 0; b < bytes; b += 64) MEMOPT_I_FETCH_L2(p, b);
-        }
         for (r = kernels->tall; c->work->fetches && r < memopt_i_min(2 * kernels->tall, c->rows - i); ++r)
             for (b = 0; b < 128; b += 64) /* the next tile's elements */
                 MEMOPT_I_FETCH_L2(c->to + (i + r) * c->to_row + j, b);
@@ -26808,7 +26800,7 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
         t.left = left;
         if (c->work->diagonal != PTRDIFF_MAX) {
             t.right = c->panel;
-            memopt_i_gemm_triangle_tile(&t, c->work->diagonal, c->work->left.transposed, c->i + i, from_depth, depth);
+            memopt_i_gemm_triangle_tile(&t, c->work->diagonal, c->work->left.transposed, c->i + i, at, depth);
         }
         t.from = begin + i * begin_row + j;
         t.from_row = begin_row;

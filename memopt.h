@@ -26080,7 +26080,7 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_step)(V(gemm_sums) *s, const memopt
    how many are left. */
 #if defined(MEMOPT_I_WIDTH)
 V_FN MEMOPT_I_ALWAYS_INLINE size_t V(gemm_dealt)(V(gemm_sums) *s, size_t depth) {
-    enum { at_once = 48 / V(tall) };
+    const size_t at_once = 48 / V(tall);
     const float *left = s->left[0];
     size_t k, u, r;
 
@@ -26350,7 +26350,7 @@ V_FN MEMOPT_I_FLATTEN void V(gemm_chains)(const memopt_i_gemm_tile *t) {
 
 /* A depth of a chunk's rows, to their tiles. Whole vectors, of which the next depth overwrites what is too much. */
 V_HOST_FN void V(gemm_deal)(float *to, const float *from, size_t n) {
-    enum { lanes = (V(tall) + V(width) - 1) / V(width) * V(width) };
+    const size_t lanes = memopt_i_ceil_div(V(tall), V(width)) * V(width);
     size_t i, r;
 
     for (i = 0; i + lanes <= n; i += V(tall), to += MEMOPT_I_GEMM_TILE(V(tall)))

@@ -1,6 +1,6 @@
 /* bench_gemm.c - the built-in product at the shapes of a GPT: Gflop/s, and the limit is what fused multiply-adds between
    registers reach in the same run, at the same level, with as many threads; of bf16 with matrix units, what these reach on
-   packed operands in the first-level cache. With -DBENCH_CBLAS and a CBLAS to link with
+   packed operands in the first-level cache; of up to 16 rows, what reading the weights once would allow. With -DBENCH_CBLAS and a CBLAS to link with
    the library follows each shape, one thread, as cblas_...; its own choice of kernels may be poor on a new processor
    (OPENBLAS_CORETYPE=SkylakeX). Two threads need -DMEMOPT_PTHREADS -pthread. */
 #define MEMOPT_IMPLEMENTATION
@@ -36,8 +36,10 @@ static const bench_shape bench_shapes[] = {
     { "scores_64x1024x64", 64, 1024, 64, 0, 1, 0, MEMOPT_TYPE_F32 },
     { "values_64x64x1024", 64, 64, 1024, 0, 0, 0, MEMOPT_TYPE_F32 },
     { "grad_keys_1024x64x64", 1024, 64, 64, 1, 0, 1, MEMOPT_TYPE_F32 },
-    { "sample_1_row", 1, 3072, 768, 0, 1, 0, MEMOPT_TYPE_F32 },
-    { "sample_8_rows", 8, 3072, 768, 0, 1, 0, MEMOPT_TYPE_F32 } };
+    { "sample_1_row", 1, 50304, 768, 0, 1, 0, MEMOPT_TYPE_F32 },
+    { "sample_8_rows", 8, 50304, 768, 0, 1, 0, MEMOPT_TYPE_F32 },
+    { "sample_bf16_1_row", 1, 50304, 768, 0, 1, 0, MEMOPT_TYPE_BF16 },
+    { "sample_bf16_8_rows", 8, 50304, 768, 0, 1, 0, MEMOPT_TYPE_BF16 } };
 
 /* ---- the limit: ten accumulators and nothing else ---- */
 #define BENCH_PEAK(V, SET)                                                                                             \
@@ -101,7 +103,43 @@ static double bench_tiles_peak(const memopt_threads *t, int threads) {
     return flops / (double)(bench_now() - start);
 }
 #endif
-static double bench_limit(const memopt_threads *t, int threads, memopt_type type) {
+/* ---- the limit of few rows: memory ---- */
+#define BENCH_READ(V, SET, WIDTH)                                                                                      \
+SET static void V##bench_read(const float *p, size_t n) {                                                              \
+    V##floats a = V##set(0), b = a, c = a, d = a; size_t i; float sum[16];                                             \
+    for (i = 0; i + 4 * WIDTH <= n; i += 4 * WIDTH) {                                                                  \
+        a = V##add(a, V##load(p + i)); b = V##add(b, V##load(p + i + WIDTH));                                          \
+        c = V##add(c, V##load(p + i + 2 * WIDTH)); d = V##add(d, V##load(p + i + 3 * WIDTH));                          \
+    }                                                                                                                  \
+    V##store(sum, V##add(V##add(a, b), V##add(c, d)));                                                                 \
+    bench_sink = sum[0];                                                                                               \
+}
+BENCH_READ(memopt_i_v1_, , 1)
+#if defined(MEMOPT_I_X86)
+BENCH_READ(memopt_i_v8_, MEMOPT_I_AVX2, 8)
+#elif defined(MEMOPT_I_NEON)
+BENCH_READ(memopt_i_v4_, , 4)
+#endif
+typedef struct bench_span { const float *floats; size_t count; } bench_span; /* of a chunk */
+static void bench_read_chunk(void *task, size_t chunk, int worker) {
+    const bench_span *s = (const bench_span *)task; const float *p = s->floats + chunk * s->count;
+    (void)worker;
+#if defined(MEMOPT_I_X86)
+    if (memopt_simd_best() >= MEMOPT_SIMD_AVX2) { memopt_i_v8_bench_read(p, s->count); memopt_i_wide_end(MEMOPT_SIMD_AVX2); return; }
+#elif defined(MEMOPT_I_NEON)
+    if (memopt_simd_best() >= MEMOPT_SIMD_NEON) { memopt_i_v4_bench_read(p, s->count); return; }
+#endif
+    memopt_i_v1_bench_read(p, s->count);
+}
+static double bench_read_limit(const bench_shape *s, const memopt_product *p, const memopt_threads *t) {
+    const size_t n = s->columns * s->depth; bench_span span; const uint64_t start = bench_now();
+    span.floats = (const float *)p->right; span.count = n * memopt_type_bytes(s->type) / sizeof *span.floats / 64;
+    memopt_i_parallel_for(t, 64, bench_read_chunk, &span);
+    return 2.0 * (double)s->rows * (double)n / (double)(bench_now() - start);
+}
+static double bench_limit(const bench_shape *s, const memopt_product *p, const memopt_threads *t, int threads) {
+    const memopt_type type = s->type;
+    if (s->rows <= 16) return bench_read_limit(s, p, t);
 #if defined(MEMOPT_I_AMX)
     if (type == MEMOPT_TYPE_BF16 && memopt_simd_best() >= MEMOPT_SIMD_AMX) return bench_tiles_peak(t, threads);
 #endif
@@ -161,7 +199,7 @@ static void bench_one(const bench *b, const bench_shape *s, const memopt_threads
     p.result = bench_matrix(s->rows * s->columns, p.result_type, &raw[2]);
     raw[3] = bench_block(bytes);
     for (i = 0; i < BENCH_REPEATS; ++i) {
-        limits[i] = bench_limit(t, threads, s->type);
+        limits[i] = bench_limit(s, &p, t, threads);
         rates[i] = bench_rate(s, &p, t, library ? NULL : bench_aligned(raw[3]), bytes);
     }
     strcpy(name, library ? "cblas_" : "");

@@ -25838,6 +25838,8 @@ MEMOPT_I_SMALL_END
               and needs 14 loads for 24 multiply-adds. It reads a panel of the right operand, packed so that two
               vectors of columns of each depth lie side by side, in the first-level cache; and rows of the left one, a
               block of them copied together, in the second-level cache. 16-bit numbers become floats as they are packed.
+              With 8 lanes a multiply-add is so short that instructions limit: there the rows of a tile lie side by side
+              for each depth, and the addresses of eight depths are constants.
    Invariant  A chunk, some rows and columns of the result, is computed for the whole depth by one worker. Between two
               blocks of depth its elements are floats: in the result itself, or, where that is 16-bit, in scratch.
    Begin      A tile takes its beginning from some row of floats and leaves its end in another. Zeros and bias are rows
@@ -25847,8 +25849,12 @@ MEMOPT_I_SMALL_END
               scratch until then.
    bf16       Two operands of bf16 are added as matrix units do it (tdpbf16ps): for each 32 depths two chains from 0, of
               the even and of the odd ones; joined, and added. Denormals count as 0, which wide code leaves to the
-              processor for the time of a tile. memopt_i_chain_tile() is the definition. A chain that a flushed negative
-              made -0 becomes +0 by what fills the last block up.
+              processor for the time of a panel. memopt_i_chain_tile() is the definition. A chain that a flushed negative
+              made -0 becomes +0 by what fills the last block up. Both chains of half the rows of a tile are in
+              registers. One chain of all rows after the other, kept in the cache meanwhile, loads less and is slower: a
+              store costs as much time as two multiply-adds.
+   Few rows   A panel is packed for them alone, so reading is what takes time: they have many blocks of depth packed, a
+              panel's columns are read to their end, and the next ones are fetched while they are packed.
    Triangle   Attention multiplies by triangles: elements of the left operand above a diagonal take no part, whatever
               they are and whatever they would meet; a product with 0 would let an infinity through as NaN. The depths
               that only some rows of a tile take come before those that all of them take, or after them.

@@ -153,7 +153,7 @@
      ADVISE                 ask what fits a machine, with its bytes and seconds: advise
           advise_model      a described model as tensors, segments and seconds
           advise_schedules  what a form of the blocks takes under the schedules of its frontier
-          advise_price      what one choice takes, and the choice as a line
+          advise_price      what one choice takes
      api_ advise            from a model and a machine to a way of training that fits, with its bytes and seconds
 
    INDEX       Headings of the sections that have them: search for "---- NAME".
@@ -207,7 +207,7 @@
      save             begin; commit; retire; write and wait; how much it takes; resume
      advise_model     tensors of a model; its segments; what is refused; defaults, and the object
      advise_schedules the solver's; frontiers; simulated
-     advise_price     what lasts over a step; seconds and bytes; a single choice; as a line
+     advise_price     what lasts over a step; seconds and bytes; a single choice
      advise           which is better; the list; what was found
 
    CONVENTIONS
@@ -4561,10 +4561,6 @@ MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, mem
  */
 MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, const memopt_advise_choice *choice,
                                              memopt_advice *out);
-
-/** A choice as one line for people. buffer, capacity, length as in memopt_error_text(). */
-MEMOPT_API memopt_status memopt_advise_text(const memopt_advise_choice *choice, char *buffer, size_t capacity,
-                                            size_t *length);
 
 #endif /* groups */
 /* @section api_end : config */
@@ -44823,50 +44819,6 @@ MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, con
     if (!memopt_i_advise_price(x, choice, &advice)) *out = advice;
     memopt_i_advise_close(x);
     return c.status;
-}
-
-/* ---- as a line ---- */
-static void memopt_i_advise_put_rows(memopt_i_writer *w, const char *before, size_t rows) {
-    if (!rows) return;
-    memopt_i_put_text_number(w, before, rows);
-    memopt_i_put_text(w, " rows");
-}
-
-MEMOPT_API memopt_status memopt_advise_text(const memopt_advise_choice *o, char *buffer, size_t capacity,
-                                            size_t *length) {
-    static const char *const weights[3] = { "fp32", "bf16 split", "bf16" };
-    static const char *const states[3] = { "fp32", "bf16", "8-bit" };
-    memopt_i_writer w;
-
-    if (!o || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
-    if (!memopt_i_in_range((int)o->weights, 0, 2) || !memopt_i_in_range((int)o->states, 0, 2))
-        return MEMOPT_ERR_ARGUMENT;
-    w = memopt_i_writer_begin(buffer, capacity);
-    if (o->ranks > 1) {
-        memopt_i_put_text_number(&w, "stage ", (uint64_t)o->stage);
-        memopt_i_put_text_number(&w, " among ", o->ranks);
-        memopt_i_put_text(&w, " ranks, ");
-    }
-    if (o->threads > 1) {
-        memopt_i_put_text_number(&w, o->ranks > 1 ? "each of " : "", o->threads);
-        memopt_i_put_text(&w, " threads, ");
-    }
-    memopt_i_put_enclosed(&w, "weights ", weights[o->weights], ", states ");
-    memopt_i_put_text(&w, states[o->states]);
-    if (o->steps_inside) memopt_i_put_text(&w, ", step inside backward");
-    if (o->slow) {
-        memopt_i_put_text(&w, o->slow & MEMOPT_SHARD_SLOW_WEIGHTS ? ", states and weights" : ", states");
-        memopt_i_put_text(&w, o->on_disk ? " on disk" : " in the host's memory");
-    }
-    memopt_i_put_text(&w, o->whole_scores ? ", attention whole" : ", attention by rows");
-    memopt_i_advise_put_rows(&w, ", head by ", o->head_chunk);
-    memopt_i_advise_put_rows(&w, ", MLP by ", o->mlp_chunk);
-    memopt_i_put_text_number(&w, ", micro-batch ", o->micro_batch);
-    memopt_i_put_text_number(&w, " in ", o->rounds);
-    memopt_i_put_text(&w, o->rounds == 1 ? " round, " : " rounds, ");
-    memopt_i_put_bytes(&w, o->keep_budget);
-    memopt_i_put_text(&w, " of activations");
-    return memopt_i_writer_end(&w, 1, length);
 }
 
 MEMOPT_I_SMALL_END

@@ -14,6 +14,7 @@
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
+#include "parts/advise_text.h"
 #include "parts/machine.h"
 #include <errno.h>
 #include <ctype.h>

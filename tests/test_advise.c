@@ -1,6 +1,7 @@
 /* test_advise.c - the search against the whole list, bytes against dry runs made by hand, points that others have
    published, what is refused. */
 #include "test.h"
+#include "../examples/parts/advise_text.h"
 #include "../examples/parts/machine.h"
 #include <time.h>
 

@@ -7,6 +7,10 @@
 #define PARTS_ADVISE_TEXT_H
 #include <stdarg.h>
 #include <stdio.h>
+#if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
 
 typedef struct advise_line {
     char  *text;
@@ -65,4 +69,8 @@ static inline memopt_status memopt_advise_text(const memopt_advise_choice *x, ch
     if (length) *length = o.length;
     return o.length < capacity ? MEMOPT_OK : MEMOPT_ERR_BUFFER;
 }
+
+#if defined(__cplusplus) && defined(__GNUC__)
+#  pragma GCC diagnostic pop
+#endif
 #endif

@@ -25864,6 +25864,7 @@ MEMOPT_I_SMALL_END
 
 #define MEMOPT_I_GEMM_DEPTH 192 /* of a block; with 32 columns: 24 KiB of the right operand */
 #define MEMOPT_I_GEMM_ROWS  384 /* of a chunk, at most; with that depth: 288 KiB of the left operand */
+#define MEMOPT_I_GEMM_TURNED 128 /* columns of a chunk, from which on turning rows of floats pays */
 #define MEMOPT_I_GEMM_TILE(tall) ((tall) * MEMOPT_I_GEMM_DEPTH + 16) /* from a tile of the left operand to the next */
 #define MEMOPT_I_GEMM_BLOCK (MEMOPT_I_GEMM_ROWS / 4 * MEMOPT_I_GEMM_TILE(4)) /* a tile has four rows or more */
 #define MEMOPT_I_GEMM_COLUMNS           768 /* columns of a chunk, at most */
@@ -26607,7 +26608,7 @@ typedef struct memopt_i_gemm_chunk {
     const float *left;          /* in the block, or where it lies */
     size_t  left_tile, left_row, left_step; /* from a tile to the next, from a row, from a depth */
     size_t  at, end;            /* depths of which the left operand is packed: few rows allow for many */
-    int     left_stays;
+    int     left_stays, left_turns; /* it is read where it lies; its rows are turned */
     float  *to;                 /* the elements as floats */
     size_t  to_row;
 } memopt_i_gemm_chunk;
@@ -26619,18 +26620,23 @@ static void memopt_i_gemm_left_begin(memopt_i_gemm_chunk *c) {
     const memopt_i_gemm_work *w = c->work;
     const memopt_i_gemm_side *s = &w->left;
     const size_t tall = w->kernels->tall;
-    const int dealt = s->transposed || w->kernels->turn;
 
     c->left_stays = s->type == MEMOPT_TYPE_F32 && c->columns <= 2 * w->kernels->wide && s->stride % 256;
+    c->left_turns = !s->transposed && w->kernels->turn
+                    && (s->type != MEMOPT_TYPE_F32 || c->columns >= MEMOPT_I_GEMM_TURNED);
     if (c->left_stays) {
         c->left_row = s->transposed ? 1 : s->stride;
         c->left_step = s->transposed ? s->stride : 1;
         c->left_tile = tall * c->left_row;
-        return;
+    } else if (s->transposed || c->left_turns) {
+        c->left_row = 1;
+        c->left_step = tall;
+        c->left_tile = MEMOPT_I_GEMM_TILE(tall);
+    } else {
+        c->left_row = MEMOPT_I_GEMM_DEPTH;
+        c->left_step = 1;
+        c->left_tile = tall * MEMOPT_I_GEMM_DEPTH;
     }
-    c->left_row = dealt ? 1 : MEMOPT_I_GEMM_DEPTH;
-    c->left_step = dealt ? tall : 1;
-    c->left_tile = dealt ? MEMOPT_I_GEMM_TILE(tall) : tall * MEMOPT_I_GEMM_DEPTH;
 }
 
 /* Tiles of a block of depth in c->block, from the first to that of the next block. */
@@ -26646,7 +26652,7 @@ static void memopt_i_gemm_left_pack(const memopt_i_gemm_chunk *c, float *to, siz
     const float *from = row;
     size_t i, k;
 
-    if (!s->transposed && w->kernels->turn) {
+    if (c->left_turns) {
         w->kernels->turn(to, s, c->i, c->rows, at, depth);
         return;
     }

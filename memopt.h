@@ -4706,7 +4706,7 @@ extern long    syscall(long number, ...);
 #else
 #  define MEMOPT_I_HOST_DEVICE
 #endif
-/* Between the two stands control code: checks, setting up, reports. It is compiled for size, and without the passes that
+/* Between the two stands control code: checks, setting up, reports. It is compiled for size, and without passes that
    take a fifth of its time and save nothing of it. gcc makes one instruction a byte of memcpy() there: what is long is
    copied by memopt_i_copy(). */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && defined(__OPTIMIZE__)
@@ -4715,6 +4715,8 @@ no-tree-dominator-opts,no-tree-loop-optimize,no-tree-loop-vectorize,no-tree-slp-
 no-rerun-cse-after-loop,no-cse-follow-jumps,no-schedule-insns2\")")
 #  define MEMOPT_I_SMALL_BEGIN _Pragma("GCC push_options") MEMOPT_I_SMALL
 #  define MEMOPT_I_SMALL_END   _Pragma("GCC pop_options")
+#  pragma GCC push_options
+#  pragma GCC optimize("align-functions=1,align-jumps=1") /* loops stay aligned; popped at the end of the file */
 #else
 #  define MEMOPT_I_SMALL_BEGIN
 #  define MEMOPT_I_SMALL_END
@@ -45196,6 +45198,9 @@ MEMOPT_I_SMALL_END
 #endif /* groups */
 /* @section end : platform */
 
+#if defined(MEMOPT_I_SMALL)
+#  pragma GCC pop_options
+#endif
 #if defined(__GNUC__)
 #  pragma GCC diagnostic pop
 #elif defined(_MSC_VER)

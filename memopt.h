@@ -28105,6 +28105,18 @@ MEMOPT_I_INLINE_FN void R(typed_write)(void *to, memopt_type type, size_t at, co
     if (n < V(row)) memcpy((uint16_t *)to + at, p, n * sizeof *p);
 }
 
+/* The same of up to V(row) elements behind the last whole ones, in memory, and apart: what is seldom is there once. */
+V_APART_FN void V(part_read)(float *to, const void *from, memopt_type type, size_t at, size_t n) {
+    R(floats) x[V(strip)];
+    R(typed_read)(x, from, type, at, memopt_i_min(n, V(row)));
+    R(write)(to, x[0], V(row));
+}
+
+V_APART_FN void V(part_write)(void *to, memopt_type type, size_t at, const float *from, size_t n) {
+    const R(floats) x = R(read)(from, V(row));
+    R(typed_write)(to, type, at, &x, memopt_i_min(n, V(row)));
+}
+
 /* Dropout, alone and onto a base, by a mask of what is dropped. Adding factor times -0 changes no base, but makes a NaN
    quiet. */
 #if !defined(MEMOPT_I_WIDTH)
@@ -30562,13 +30574,35 @@ V_FN R(floats) R(norm_grad_of)(R(floats) g, R(floats) h, R(floats) scale, const 
     return R(fma)(minus[1], h, R(fma)(g, scale, minus[0]));
 }
 
-/* Below, n elements of a row from i on are V(norm_group) of them, or up to V(row); `at` is the row's first in memory.
-   A row's 16 sums are V(sums) of R(floats); its lanes behind the end of a row change nothing. */
+/* Below, n elements of a row from i on are V(norm_group) of them, or up to V(norm_rest); `at` is the row's first in
+   memory. A row's 16 sums are V(sums) of R(floats); its lanes behind the end of a row change nothing. */
 enum {
     V(sums) = 16 / V(row),
     V(norm_strip) = V(width) == 16 ? 2 : 1, /* more do not stay in registers; one float has no rest */
-    V(norm_group) = V(norm_strip) * V(row)
+    V(norm_group) = V(norm_strip) * V(row),
+    V(norm_rest) = V(norm_strip) == 1 ? V(row) - 1 : V(row) /* behind the groups, at most so many at a time */
 };
+
+MEMOPT_I_INLINE_FN void R(norm_read)(R(floats) *to, const void *from, memopt_type type, size_t at, size_t n) {
+    float part[V(row)];
+
+    if (n == V(norm_group)) R(typed_read)(to, from, type, at, n);
+    else if (type == MEMOPT_TYPE_F32) to[0] = R(read)((const float *)from + at, n);
+    else {
+        V(part_read)(part, from, type, at, n);
+        to[0] = R(read)(part, V(row));
+    }
+}
+
+MEMOPT_I_INLINE_FN void R(norm_write)(void *to, memopt_type type, size_t at, const R(floats) *x, size_t n) {
+    float part[V(row)];
+
+    if (n == V(norm_group)) R(typed_write)(to, type, at, x, n);
+    else {
+        R(write)(part, x[0], V(row));
+        V(part_write)(to, type, at, part, n);
+    }
+}
 
 #if !defined(MEMOPT_I_WIDTH)
 V_HOST_FN float R(first)(size_t count, float x, float y) { return count ? x : y; }
@@ -30600,7 +30634,7 @@ MEMOPT_I_INLINE_FN void R(norm_weights)(R(floats) *to, const void *weights, memo
                                         size_t n) {
     size_t k;
 
-    if (weights) R(typed_read)(to, weights, type, i, n);
+    if (weights) R(norm_read)(to, weights, type, i, n);
     else {
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < V(norm_strip); ++k)
@@ -30626,16 +30660,16 @@ MEMOPT_I_INLINE_FN void R(norm_onto_of)(const memopt_i_norm_onto *to, const memo
     R(floats) x[V(norm_strip)], branch[V(norm_strip)];
     size_t k;
 
-    R(typed_read)(x, to->input, s->type, at, n);
-    R(typed_read)(branch, to->branch, s->type, at, n);
+    R(norm_read)(x, to->input, s->type, at, n);
+    R(norm_read)(branch, to->branch, s->type, at, n);
     MEMOPT_I_UNROLL_ALL
     for (k = 0; k < V(norm_strip); ++k)
         if (k * V(row) < n) x[k] = R(add)(branch[k], x[k]);
-    R(typed_write)(to->residual, s->type, at, x, n);
+    R(norm_write)(to->residual, s->type, at, x, n);
 }
 
 V_APART_FN void V(norm_onto_rest)(const memopt_i_norm_onto *to, const memopt_norm *s, size_t at, size_t last) {
-    for (; at < last; at += V(row)) R(norm_onto_of)(to, s, at, memopt_i_min(V(row), last - at));
+    for (; at < last; at += V(row)) R(norm_onto_of)(to, s, at, memopt_i_min(V(norm_rest), last - at));
 }
 
 /* s: a copy of *norm that registers hold (R(norm_forward_of)); functions that are apart get the caller's. */
@@ -30654,7 +30688,7 @@ MEMOPT_I_INLINE_FN void R(norm_add)(R(floats) *sums, const memopt_norm *s, int i
     R(floats) x[V(norm_strip)];
     size_t k;
 
-    R(typed_read)(x, s->input, s->type, at + i, n);
+    R(norm_read)(x, s->input, s->type, at + i, n);
     MEMOPT_I_UNROLL_ALL
     for (k = 0; k < V(norm_strip); ++k) {
         if (k * V(row) < n) {
@@ -30673,7 +30707,7 @@ V_APART_FN void V(norm_add_rest)(float *lanes, const memopt_norm *s, int is_sum,
 
     R(norm_get)(sums, lanes);
     for (; i < s->width; i += V(row))
-        R(norm_add)(sums, s, is_sum, R(set)(mean), at, i, memopt_i_min(V(row), s->width - i));
+        R(norm_add)(sums, s, is_sum, R(set)(mean), at, i, memopt_i_min(V(norm_rest), s->width - i));
     R(norm_put)(lanes, sums);
 }
 
@@ -30705,18 +30739,18 @@ MEMOPT_I_INLINE_FN void R(norm_affine)(const memopt_norm *s, R(floats) mean, R(f
     R(floats) x[V(norm_strip)], scale[V(norm_strip)], shift[V(norm_strip)];
     size_t k;
 
-    R(typed_read)(x, s->input, s->type, at + i, n);
+    R(norm_read)(x, s->input, s->type, at + i, n);
     R(norm_weights)(scale, s->scale, s->weight_type, 1, i, n);
     R(norm_weights)(shift, s->shift, s->weight_type, 0, i, n);
     MEMOPT_I_UNROLL_ALL
     for (k = 0; k < V(norm_strip); ++k)
         if (k * V(row) < n) x[k] = R(fma)(R(norm_normalize_of)(x[k], mean, inverse), scale[k], shift[k]);
-    R(typed_write)(s->output, s->type, at + i, x, n);
+    R(norm_write)(s->output, s->type, at + i, x, n);
 }
 
 V_APART_FN void V(norm_affine_rest)(const memopt_norm *s, float mean, float inverse, size_t at, size_t i) {
     for (; i < s->width; i += V(row))
-        R(norm_affine)(s, R(set)(mean), R(set)(inverse), at, i, memopt_i_min(V(row), s->width - i));
+        R(norm_affine)(s, R(set)(mean), R(set)(inverse), at, i, memopt_i_min(V(norm_rest), s->width - i));
 }
 
 MEMOPT_I_INLINE_FN void R(norm_forward_of)(const memopt_norm *norm, const memopt_i_norm_onto *onto, memopt_type type,
@@ -30764,8 +30798,8 @@ MEMOPT_I_INLINE_FN void R(norm_load)(R(floats) *h, R(floats) *g, R(floats) *scal
     R(floats) shift[V(norm_strip)];
     size_t k;
 
-    R(typed_read)(h, s->input ? s->input : s->output, s->type, at + i, n);
-    R(typed_read)(g, s->grad_output, s->type, at + i, n);
+    R(norm_read)(h, s->input ? s->input : s->output, s->type, at + i, n);
+    R(norm_read)(g, s->grad_output, s->type, at + i, n);
     R(norm_weights)(scale, s->scale, s->weight_type, 1, i, n);
     if (s->input) {
         MEMOPT_I_UNROLL_ALL
@@ -30804,7 +30838,7 @@ V_APART_FN void V(norm_means_rest)(float *lanes, const memopt_norm *s, size_t ro
     R(norm_get)(a, lanes);
     R(norm_get)(b, lanes + 16);
     for (; i < s->width; i += V(row))
-        R(norm_means)(a, b, s, of_row, row * s->width, i, memopt_i_min(V(row), s->width - i));
+        R(norm_means)(a, b, s, of_row, row * s->width, i, memopt_i_min(V(norm_rest), s->width - i));
     R(norm_put)(lanes, a);
     R(norm_put)(lanes + 16, b);
 }
@@ -30838,11 +30872,11 @@ MEMOPT_I_INLINE_FN void R(norm_grad)(const memopt_norm *s, const R(floats) *minu
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < V(norm_strip); ++k)
             if (k * V(row) < n) y[k] = R(norm_grad_of)(g[k], h[k], scale[k], minus);
-        if (s->accumulate_input) R(typed_read)(old, s->grad_input, s->type, at + i, n);
+        if (s->accumulate_input) R(norm_read)(old, s->grad_input, s->type, at + i, n);
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < V(norm_strip); ++k)
             if (k * V(row) < n) y[k] = s->accumulate_input ? R(fma)(of_row[1], y[k], old[k]) : R(mul)(of_row[1], y[k]);
-        R(typed_write)(s->grad_input, s->type, at + i, y, n);
+        R(norm_write)(s->grad_input, s->type, at + i, y, n);
     }
     if (!sums) return;
     MEMOPT_I_UNROLL_ALL
@@ -30861,7 +30895,7 @@ V_APART_FN void V(norm_grad_rest)(const memopt_norm *s, const float *minus, floa
     const R(floats) of_means[2] = { R(set)(minus[0]), R(set)(minus[1]) };
 
     for (; i < s->width; i += V(row))
-        R(norm_grad)(s, of_means, sums, of_row, row * s->width, i, memopt_i_min(V(row), s->width - i));
+        R(norm_grad)(s, of_means, sums, of_row, row * s->width, i, memopt_i_min(V(norm_rest), s->width - i));
 }
 
 /* Rows up to `end`, two at a time: while a row's sums are joined, the other one is under way. */

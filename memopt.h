@@ -28386,15 +28386,39 @@ MEMOPT_I_INLINE_FN void V(step_exps_begin)(memopt_i_step code, const V(view) *v,
     }
 }
 
-MEMOPT_I_INLINE_FN void V(step_exps_end)(memopt_i_step code, const memopt_i_work *w, V(exps) *x, size_t at, size_t n) {
+MEMOPT_I_INLINE_FN void V(step_exps_first_of)(memopt_i_step code, const V(view) *v, int forms, V(exps) *x, size_t n) {
+    size_t i;
+    for (i = 0; i < n / 16 && i < 16; i += V(exp_span)) V(step_exps_begin)(code, v, forms, x, i);
+}
+
+/* The first part of the first 256. It and the second part are apart: the loops of all operations share them. */
+V_APART_FN void V(step_exps_first)(memopt_i_step code, const memopt_i_operand *a, V(exps) *x, size_t n) {
+    const int is_gelu = code == MEMOPT_I_STEP_GELU || code == MEMOPT_I_STEP_GELU_GRADIENT;
+    const int is_apart = a->form == MEMOPT_I_FORM_PAIRS;
+    const V(view) v = V(view_of)(a);
+
+    if (code == MEMOPT_I_STEP_SIGMOID) V(step_exps_first_of)(MEMOPT_I_STEP_SIGMOID, &v, V(form_dense), x, n);
+    else if (is_gelu && is_apart) V(step_exps_first_of)(MEMOPT_I_STEP_GELU, &v, V(form_apart), x, n);
+    else if (is_gelu) V(step_exps_first_of)(MEMOPT_I_STEP_GELU, &v, V(form_dense), x, n);
+    else if (is_apart) V(step_exps_first_of)(MEMOPT_I_STEP_SILU, &v, V(form_apart), x, n);
+    else V(step_exps_first_of)(MEMOPT_I_STEP_SILU, &v, V(form_dense), x, n);
+}
+
+MEMOPT_I_INLINE_FN void V(step_exps_end_of)(memopt_i_step code, const uint16_t *ahead, V(exps) *x, size_t n) {
     size_t i, k;
 
     for (i = 0; i < n; i += 16 * V(exp_span)) {
-        if (V(paired) && w->ahead[0] && i % 32 == 0) MEMOPT_I_FETCH(w->ahead[0], 2 * (at + i));
+        if (V(paired) && ahead && i % 32 == 0) MEMOPT_I_FETCH(ahead, 2 * i);
         MEMOPT_I_UNROLL_ALL
         for (k = i; k < i + 16 * V(exp_span); k += 16)
             R(write)(x->e + k, R(step_exp_end)(code, R(read)(x->r + k, 16), R(read)(x->n + k, 16)), 16);
     }
+}
+
+/* The second part, of n elements. */
+V_APART_FN void V(step_exps_end)(memopt_i_step code, const uint16_t *ahead, V(exps) *x, size_t n) {
+    if (code == MEMOPT_I_STEP_SIGMOID) V(step_exps_end_of)(MEMOPT_I_STEP_SIGMOID, ahead, x, n);
+    else V(step_exps_end_of)(MEMOPT_I_STEP_SILU, ahead, x, n);
 }
 
 /* `code` and `forms` are constants wherever this is called. An operation with an exponential is three chains, each of
@@ -28412,10 +28436,10 @@ MEMOPT_I_INLINE_FN void V(step_loop)(memopt_i_step code, int forms, const memopt
     size_t at, i, end, k;
     int r;
 
-    for (i = 0; has_exp && i < n / 16 && i < 16; i += count) V(step_exps_begin)(code, views, forms, &x, i);
+    if (has_exp) V(step_exps_first)(code, w.operands, &x, n);
     for (at = 0; at < n; at = end) {
         end = has_exp ? at + memopt_i_min(n - at, 256) : n;
-        if (has_exp) V(step_exps_end)(code, &w, &x, at, end - at);
+        if (has_exp) V(step_exps_end)(code, w.ahead[0] ? (const uint16_t *)w.ahead[0] + at : NULL, &x, end - at);
         for (i = at / 16; i < end / 16; i += count) {
             R(step_read)(a, views, forms, V(pairs_a), i, count);
             if (operands > 1) R(step_read)(b, views + 1, forms, V(pairs_b), i, count);

@@ -31212,11 +31212,12 @@ static size_t memopt_i_activation_all(const void *task, size_t row, size_t at, s
     const memopt_activation_args *x = &t->x;
     const size_t first = row * MEMOPT_I_PASS_CHUNK + at;
     const size_t end = first + n;
+    const size_t piece = x->type == MEMOPT_TYPE_F32 && !t->residual ? n : (size_t)MEMOPT_I_PIECE; /* no copy */
     float in[MEMOPT_I_PIECE], grad[MEMOPT_I_PIECE], y[MEMOPT_I_PIECE];
     size_t i;
 
-    for (i = first + memopt_i_activation_words(t, first, n); i < end; i += MEMOPT_I_PIECE) {
-        const size_t count = memopt_i_min(MEMOPT_I_PIECE, end - i);
+    for (i = first + memopt_i_activation_words(t, first, n); i < end; i += piece) {
+        const size_t count = memopt_i_min(piece, end - i);
         const float *from = memopt_i_row_view(t->level, x->input, x->type, i, count, in);
         float *out = !x->output ? NULL : t->residual ? y : memopt_i_row_out(x->output, x->type, i, y);
 

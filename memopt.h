@@ -10934,6 +10934,7 @@ static size_t memopt_i_heap_nodes_bytes(size_t count) {
     return count * sizeof(memopt_i_heap_node) + (MEMOPT_I_HEAP_BINS + 3 * count) * sizeof(uint32_t);
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* The three tables of the nodes grow together. Serials begin where the heap's address says, so that handles of another
    heap are hardly ever taken for ours. */
 static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_more_nodes(memopt_heap *h, size_t count) {
@@ -10966,6 +10967,7 @@ static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_more_nodes(memopt_heap *h, 
     h->node_count = (uint32_t)room;
     return MEMOPT_OK;
 }
+MEMOPT_I_SMALL_END
 
 static memopt_status memopt_i_heap_need(memopt_heap *h, size_t count) { /* so many nodes, beside the pledged ones */
     if (MEMOPT_I_LIKELY(h->unused_count >= h->pledged + count)) return MEMOPT_OK;
@@ -11798,6 +11800,7 @@ MEMOPT_API size_t memopt_heap_largest(const memopt_heap *heap) {
     return heap && heap->levels ? heap->nodes[heap->cells[heap->top]].size : 0; /* the root of the highest bin's tree */
 }
 
+MEMOPT_I_SMALL_BEGIN
 MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap) {
     memopt_heap_stats s;
     const memopt_i_replay *r;
@@ -11831,7 +11834,6 @@ MEMOPT_API memopt_error memopt_heap_error(const memopt_heap *heap) {
     return heap ? heap->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the heap is NULL");
 }
 
-MEMOPT_I_SMALL_BEGIN
 
 /* ---- record, plan, replay ---- */
 
@@ -12022,7 +12024,6 @@ MEMOPT_API memopt_status memopt_heap_plan(memopt_heap *heap, memopt_heap *record
     return MEMOPT_OK;
 }
 
-MEMOPT_I_SMALL_END
 
 MEMOPT_API memopt_status memopt_heap_begin_step(memopt_heap *heap) {
     memopt_i_replay *r;
@@ -12039,6 +12040,7 @@ MEMOPT_API memopt_status memopt_heap_begin_step(memopt_heap *heap) {
     r->stepping = r->region != 0;
     return MEMOPT_OK;
 }
+MEMOPT_I_SMALL_END
 
 MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap) {
     if (!heap) return MEMOPT_ERR_ARGUMENT;
@@ -14432,6 +14434,7 @@ typedef struct memopt_i_number_task {
     int kind, widen, stochastic, saturate, level, stream;
 } memopt_i_number_task;
 
+MEMOPT_I_SMALL_BEGIN
 static void memopt_i_number_piece(const memopt_i_number_task *t, size_t i, size_t n, int stream) {
     void *dst = (unsigned char *)t->dst + i * t->dst_size;
     const void *src = (const unsigned char *)t->src + i * t->src_size;
@@ -14462,6 +14465,7 @@ static void memopt_i_number_piece(const memopt_i_number_task *t, size_t i, size_
         else MEMOPT_I_DISPATCH(t->level, small_from_f32, ((uint8_t *)dst, src32, n, t->kind, t->saturate, stream));
     }
 }
+MEMOPT_I_SMALL_END
 
 static int memopt_i_number_streams(const memopt_i_number_task *t) {
 #if defined(MEMOPT_I_X86)
@@ -14998,9 +15002,11 @@ MEMOPT_API uint32_t memopt_crc32c(uint32_t so_far, const void *bytes, size_t cou
     return memopt_i_crc_at(memopt_i_simd_widest(MEMOPT_SIMD_AVX512), so_far, (const unsigned char *)bytes, count);
 }
 
+MEMOPT_I_SMALL_BEGIN
 MEMOPT_API uint32_t memopt_crc32c_join(uint32_t first, uint32_t second, uint64_t second_bytes) {
     return memopt_i_crc_multiply(first, memopt_i_crc_past(second_bytes)) ^ second;
 }
+MEMOPT_I_SMALL_END
 
 typedef struct memopt_i_crc_task {
     const unsigned char *bytes;
@@ -16185,6 +16191,7 @@ typedef struct memopt_i_quant {
     uint8_t *to_codes;
 } memopt_i_quant;
 
+MEMOPT_I_SMALL_BEGIN
 /* Long arrays: codes are collected and then streamed, so that only whole cache lines are written. */
 static void memopt_i_quantize_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_quant *q = (const memopt_i_quant *)task;
@@ -16226,7 +16233,6 @@ static void memopt_i_dequantize_chunk(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(q->level);
 }
 
-MEMOPT_I_SMALL_BEGIN
 /* Everything that can be wrong; the arrays are told by their starts, floats are `width` bytes an element. */
 static memopt_status memopt_i_quant_check(memopt_i_quant *q, const void *floats, size_t width, const void *codes,
                                           const void *absmax, const memopt_threads *threads) {
@@ -16367,6 +16373,7 @@ MEMOPT_I_HOST_DEVICE static uint32_t memopt_i_fp8_larger(uint32_t so_far, float 
     return bits < 0x7f800000u && bits > so_far ? bits : so_far;
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* The last matrix goes into the history, and the next one begins. */
 MEMOPT_I_HOST_DEVICE static void memopt_i_fp8_begin(memopt_fp8_scale *s, int delayed) {
     uint32_t i;
@@ -16378,6 +16385,7 @@ MEMOPT_I_HOST_DEVICE static void memopt_i_fp8_begin(memopt_fp8_scale *s, int del
     s->amax = 0;
     ++s->count;
 }
+MEMOPT_I_SMALL_END
 
 MEMOPT_I_HOST_DEVICE static float memopt_i_fp8_now(const memopt_fp8_scale *s, memopt_fp8_format format) {
     return memopt_i_fp8_scale_of(s->basis < 0 ? s->amax : s->basis, format);
@@ -16436,6 +16444,7 @@ static void memopt_i_fp8_chunk(void *task, size_t chunk, int worker) {
             t->amax[chunk] = memopt_i_fp8_tile(t, row, column, t->amax[chunk]);
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* A pass over all rows; then the scale has its largest magnitude. */
 static void memopt_i_fp8_pass(memopt_i_fp8 *t, memopt_task_fn *fn, const memopt_threads *threads) {
     uint32_t amax = 0;
@@ -16448,7 +16457,6 @@ static void memopt_i_fp8_pass(memopt_i_fp8 *t, memopt_task_fn *fn, const memopt_
     t->x->scale->amax = memopt_i_bits_float(amax);
 }
 
-MEMOPT_I_SMALL_BEGIN
 /* What the device looks at as well, but for threads. */
 static memopt_status memopt_i_fp8_check(const memopt_fp8 *x) {
     const size_t size = x ? memopt_type_bytes(x->type) : 0;
@@ -18537,6 +18545,7 @@ typedef struct memopt_i_adafactor {
     memopt_i_running *end;                /* ... and where it ends; NULL where it ends as a panel does */
 } memopt_i_adafactor;
 
+MEMOPT_I_SMALL_BEGIN
 static memopt_i_adafactor memopt_i_adafactor_of(memopt_optim *o, size_t tensor, size_t at, size_t count) {
     memopt_i_adafactor f;
 
@@ -18582,6 +18591,7 @@ MEMOPT_I_HOST_DEVICE static double memopt_i_adafactor_decay(uint64_t t, double p
     }
     return 1 / result;
 }
+MEMOPT_I_SMALL_END
 
 /* Fetches what is 4 KiB beyond n elements at p: worth a third of the time, in every pass. */
 static void memopt_i_adafactor_ahead(const void *p, size_t at, size_t n, size_t size) {
@@ -18727,6 +18737,7 @@ MEMOPT_I_HOST_DEVICE static float memopt_i_adafactor_row_scale(double mean, floa
     return (float)sqrt(mean / (double)row);
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* All of them. They are read and written as bytes, because doubles turn into floats in place. */
 static void memopt_i_adafactor_means(const memopt_i_adafactor *f, const double *sums, float *means, const float *old,
                                      size_t count, size_t n) {
@@ -18740,6 +18751,7 @@ static void memopt_i_adafactor_means(const memopt_i_adafactor *f, const double *
         memcpy((unsigned char *)means + i * sizeof mean, &mean, sizeof mean);
     }
 }
+MEMOPT_I_SMALL_END
 
 /* Panels added up, R and C of this step, and their roots. */
 static void memopt_i_adafactor_join_means(memopt_i_adafactor *f) {
@@ -18782,6 +18794,7 @@ MEMOPT_I_HOST_DEVICE static double memopt_i_adafactor_pace(const memopt_optim_gr
     return rate * w / (x > 1 ? x : 1);
 }
 
+MEMOPT_I_SMALL_BEGIN
 static void memopt_i_adafactor_join(memopt_optim *o, size_t tensor) {
     memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, 0, 0);
     double pace;
@@ -18796,6 +18809,7 @@ static void memopt_i_adafactor_join(memopt_optim *o, size_t tensor) {
     f.part->rule.step = (float)pace;
     for (i = 0; i < f.held_rows; ++i) f.row_scales[i] = (float)((double)f.row_scales[i] * pace);
 }
+MEMOPT_I_SMALL_END
 
 /* The updates u of the elements i..i+n of the tile, all in one row; first: the place of the tile in the part. */
 static void memopt_i_adafactor_update(const memopt_i_adafactor *f, const memopt_i_adafactor_kernels *kernels,
@@ -18857,6 +18871,7 @@ static void memopt_i_adafactor_apply_chunk(void *task, size_t chunk, int worker)
     memopt_i_wide_end(o->level);
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* The means go into the state with the first slice. */
 static uint64_t memopt_i_adafactor_apply(memopt_optim *o, size_t tensor, size_t at, size_t count) {
     memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, at, count);
@@ -18872,6 +18887,7 @@ static uint64_t memopt_i_adafactor_apply(memopt_optim *o, size_t tensor, size_t 
     for (i = 0; i < o->workers; ++i) skipped += o->skips[i];
     return skipped;
 }
+MEMOPT_I_SMALL_END
 
 /* @section optim : optim_pass adafactor carve arena host
    The object: what belongs to what, what may be combined, and passes over many tensors.
@@ -20599,6 +20615,7 @@ MEMOPT_API memopt_status memopt_gradients_scale(const memopt_gradients *list, do
 MEMOPT_I_SMALL_END
 
 /* ---- clipping ---- */
+MEMOPT_I_SMALL_BEGIN
 static void memopt_i_clip_piece(void *task, size_t index, int worker) {
     const memopt_i_gradients_task *t = (const memopt_i_gradients_task *)task;
     const memopt_i_scale_piece *p = t->pieces + index;
@@ -20614,7 +20631,6 @@ static void memopt_i_clip_piece(void *task, size_t index, int worker) {
     }
 }
 
-MEMOPT_I_SMALL_BEGIN
 MEMOPT_API memopt_status memopt_gradients_clip_value(const memopt_gradients *list, float limit,
                                                      const memopt_threads *threads) {
     size_t pieces;
@@ -20743,6 +20759,7 @@ MEMOPT_API memopt_status memopt_scaler_cancel(memopt_scaler *scaler) {
 MEMOPT_I_SMALL_END
 
 /* ---- accumulation ---- */
+MEMOPT_I_SMALL_BEGIN
 /* A block of any other kind than fp32 into fp32. The gradient is decoded first, except where bf16 meets bf16. */
 static void memopt_i_accumulate_block(const memopt_i_gradients_task *t, const memopt_gradient *sum,
                                       const memopt_gradient *g, size_t at, size_t n) {
@@ -20788,7 +20805,6 @@ static void memopt_i_accumulate_piece(void *task, size_t index, int worker) {
     }
 }
 
-MEMOPT_I_SMALL_BEGIN
 static memopt_status memopt_i_accumulate_check(memopt_i_checks *c, const memopt_gradients *sums,
                                                const memopt_gradients *gradients, const memopt_micro_batch *batch) {
     size_t i, pieces;
@@ -23041,6 +23057,7 @@ static float memopt_i_codec_encode(int level, uint8_t *codes, const float *x, si
     return -absmax;
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* At most a block, `first` elements into the array. */
 static void memopt_i_codec_block(const memopt_i_codec_task *k, size_t first, size_t n) {
     uint16_t narrow[MEMOPT_I_CODEC_BLOCK];
@@ -23069,6 +23086,7 @@ static void memopt_i_codec_block(const memopt_i_codec_task *k, size_t first, siz
         }
     }
 }
+MEMOPT_I_SMALL_END
 
 static void memopt_i_codec_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_codec_task *k = (const memopt_i_codec_task *)task;
@@ -23137,6 +23155,7 @@ static void memopt_i_tape_note_part(const memopt_tape_call *call, size_t bytes) 
     }
 }
 
+MEMOPT_I_SMALL_BEGIN
 MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part part, size_t bytes) {
     const int zeroed = part == MEMOPT_TAPE_ZEROED;
     unsigned char *taken;
@@ -23167,6 +23186,7 @@ static memopt_tape_room memopt_i_tape_room(void) {
     r.error = memopt_i_error(MEMOPT_OK, NULL);
     return r;
 }
+MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x14 /* for activations, ranks */
@@ -24379,6 +24399,7 @@ static memopt_status memopt_i_tape_watched(memopt_tape *t, const memopt_i_instru
     return MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_BEGIN
 static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_pass *compiled,
                                         const memopt_i_instruction *m) {
     const memopt_tape_layer *layer = &t->layers[m->index];
@@ -24573,7 +24594,6 @@ static memopt_status memopt_i_tape_run(memopt_tape *t, const memopt_i_compiled_p
     return status;
 }
 
-MEMOPT_I_SMALL_BEGIN
 
 /* Whether the CPU may touch this pass's memory. */
 static void memopt_i_tape_set_visibility(memopt_tape *t, int not_host_visible) {
@@ -25017,6 +25037,7 @@ MEMOPT_I_SMALL_END
 
 /* ---- shapes ---- */
 
+MEMOPT_I_SMALL_BEGIN
 /* The shape of a chain, known or solved now, in use from here on. */
 static memopt_status memopt_i_tape_get_shape(memopt_tape *t, const memopt_chain *chain, memopt_error *error) {
     const uint64_t hash = memopt_i_chain_hash(chain);
@@ -25076,6 +25097,7 @@ static memopt_status memopt_i_tape_reshape(memopt_tape *t, const memopt_chain *c
     if (!status && t->shape != before) memopt_i_tape_reset_costs(t);
     return status;
 }
+MEMOPT_I_SMALL_END
 
 MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_chain *chain) {
     const memopt_status status = tape ? memopt_i_tape_reshape(tape, chain) : MEMOPT_ERR_ARGUMENT;
@@ -25454,6 +25476,7 @@ MEMOPT_I_SMALL_END
 #if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section tape_step : optim api_tape_step */
 
+MEMOPT_I_SMALL_BEGIN
 MEMOPT_API memopt_status memopt_tape_step(const memopt_tape_call *call, memopt_optim *optim, size_t tensor,
                                           const void *gradients) {
     memopt_status status;
@@ -25464,6 +25487,7 @@ MEMOPT_API memopt_status memopt_tape_step(const memopt_tape_call *call, memopt_o
     if (status && call->error) *call->error = memopt_optim_error(optim);
     return status;
 }
+MEMOPT_I_SMALL_END
 
 /* @section tape_nest : tape noise api_tape_nest
    The outer forward is an evaluation of the inner tape, the outer backward a whole pass of it, all in the outer one's
@@ -29235,6 +29259,7 @@ static memopt_status memopt_i_ops_triangle_row(const memopt_i_ops *o, memopt_pro
     return memopt_i_ops_multiply_alone(o, &p, worker);
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* A product by a triangle: of row r of the left operand, as it lies, columns up to r + diagonal take part. Behind them
    are zeros, for a gemm that knows no triangles; where these would meet what is not finite it gets rows one by one. */
 static memopt_status memopt_i_ops_triangle_alone(const memopt_i_ops *o, const memopt_product *p, ptrdiff_t diagonal,
@@ -29257,6 +29282,7 @@ static memopt_status memopt_i_ops_triangle_alone(const memopt_i_ops *o, const me
     for (row = 0; row < p->rows && !s; ++row) s = memopt_i_ops_triangle_row(o, *p, row, diagonal, worker);
     return s;
 }
+MEMOPT_I_SMALL_END
 
 /* @section softmax : row_kernels operator api_softmax
    Softmax of rows, and its gradient.
@@ -29455,6 +29481,7 @@ static float *memopt_i_cross_entropy_piece(const memopt_i_cross_entropy *t, cons
     return x;
 }
 
+MEMOPT_I_SMALL_BEGIN
 static void memopt_i_cross_entropy_measure(const memopt_i_cross_entropy *t, memopt_i_cross_entropy_row *r) {
     float buffer[MEMOPT_I_HEAD_PIECE];
     float sums[16] = { 0 };
@@ -29569,6 +29596,7 @@ static size_t memopt_i_cross_entropy_work(const void *task, size_t row, size_t a
     if (t->x.losses) t->x.losses[row] = (float)loss;
     return n - at;
 }
+MEMOPT_I_SMALL_END
 
 /* The loss of rows added onto `loss`, row by row. */
 static double memopt_i_cross_entropy_run(const memopt_i_cross_entropy *t, const memopt_i_ops *o, double loss) {
@@ -29759,6 +29787,7 @@ static memopt_i_matrix memopt_i_head_gradients(const memopt_i_head *t) {
     return memopt_i_matrix_at(t->logits, t->narrow ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32, 0, t->h.padded << t->narrow);
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* logits = some rows of input * weights^T */
 static memopt_status memopt_i_head_multiply(const memopt_i_head *t, size_t first, size_t rows, float *logits,
                                             size_t stride) {
@@ -29781,6 +29810,7 @@ static memopt_product memopt_i_head_product(const memopt_i_head *t, size_t first
     p.accumulate = h->accumulate || first;
     return p;
 }
+MEMOPT_I_SMALL_END
 
 typedef struct memopt_i_head_sum_task {
     const memopt_i_head *t;
@@ -29788,6 +29818,7 @@ typedef struct memopt_i_head_sum_task {
     memopt_noise   noise;
 } memopt_i_head_sum_task;
 
+MEMOPT_I_SMALL_BEGIN
 /* Some rows of the gradient of weights: as floats, added up, rounded. A worker's part: a status, then floats. */
 static void memopt_i_head_sum_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_head_sum_task *q = (const memopt_i_head_sum_task *)task;
@@ -29814,6 +29845,7 @@ static void memopt_i_head_sum_chunk(void *task, size_t chunk, int worker) {
     else memopt_i_stochastic_to(level, h->gradient_type == MEMOPT_TYPE_BF16 ? MEMOPT_I_BF16 : MEMOPT_I_F16, 0, to, sums,
                                    n, q->noise, at, 0);
 }
+MEMOPT_I_SMALL_END
 
 static memopt_status memopt_i_head_sums(const memopt_i_head *t, const memopt_product *p, double loss, size_t first) {
     memopt_i_head_sum_task q;
@@ -29825,6 +29857,7 @@ static memopt_status memopt_i_head_sums(const memopt_i_head *t, const memopt_pro
                             &q);
 }
 
+MEMOPT_I_SMALL_BEGIN
 static memopt_status memopt_i_head_grad_weights(const memopt_i_head *t, size_t first, size_t rows, double loss) {
     const memopt_product p = memopt_i_head_product(t, first, rows);
     return t->stochastic ? memopt_i_head_sums(t, &p, loss, first) : memopt_i_ops_multiply(&t->o, &p);
@@ -29839,7 +29872,6 @@ static memopt_status memopt_i_head_grad_input(const memopt_i_head *t, size_t fir
     return memopt_i_ops_multiply(&t->o, &p);
 }
 
-MEMOPT_I_SMALL_BEGIN
 static memopt_status memopt_i_head_chunk(const memopt_i_head *t, memopt_i_cross_entropy *e, size_t first,
                                          double *loss) {
     const memopt_head *h = &t->h;
@@ -30979,6 +31011,7 @@ typedef struct memopt_i_norm_task {
     size_t      first, end; /* rows under way */
 } memopt_i_norm_task;
 
+MEMOPT_I_SMALL_BEGIN
 static void memopt_i_norm_rows(void *task, size_t chunk, int worker) {
     const memopt_i_norm_task *t = (const memopt_i_norm_task *)task;
     const memopt_norm *s = &t->n;
@@ -31023,7 +31056,6 @@ static void memopt_i_norm_join(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(t->level);
 }
 
-MEMOPT_I_SMALL_BEGIN
 /* The pointers. Without rows only the gradients of parameters are looked at. */
 static memopt_status memopt_i_norm_arrays(memopt_i_ops *o, const memopt_norm *s, int backward) {
     const size_t all = s->rows * s->width;
@@ -31235,8 +31267,8 @@ static size_t memopt_i_activation_all(const void *task, size_t row, size_t at, s
     }
     return n;
 }
-
 MEMOPT_I_SMALL_BEGIN
+
 static void memopt_i_activation_run(const memopt_i_ops *o, const memopt_activation_args *x, const void *residual,
                                     int backward) {
     memopt_i_activation_task t;
@@ -31364,8 +31396,8 @@ static size_t memopt_i_swiglu_columns(const void *task, size_t row, size_t at, s
     memopt_i_swiglu_piece(t, row, at, n);
     return n;
 }
-
 MEMOPT_I_SMALL_BEGIN
+
 static memopt_status memopt_i_swiglu_run(const memopt_ops *ops, const memopt_swiglu *x, int backward) {
     const int maybe = backward ? MEMOPT_I_OPS_OPTIONAL : 0;
     memopt_i_ops o;
@@ -31455,6 +31487,7 @@ typedef struct memopt_i_linear_end {
 
 enum { MEMOPT_I_LINEAR_SUMS = 1024 }; /* at a time: at least as many as a chunk of a product has columns */
 
+MEMOPT_I_SMALL_BEGIN
 /* Rows of an array, side by side: where they lie, or, where that is not so, in the buffer. */
 static const float *memopt_i_linear_gather(const memopt_i_linear_end *t, int level, float *buffer, const void *from,
                                            size_t at, size_t rows, size_t n) {
@@ -31496,6 +31529,7 @@ static void memopt_i_linear_end_rows(const memopt_i_linear_end *t, int level, fl
     if (!t->residual) return;
     memopt_i_row_add(level, sums, memopt_i_linear_gather(t, level, other, t->residual, at, rows, n), 1.0f, all);
 }
+MEMOPT_I_SMALL_END
 
 static void memopt_i_linear_end_of(const void *user, int level, float *sums, size_t stride, size_t at, size_t rows,
                                    size_t n) {
@@ -31681,6 +31715,7 @@ typedef struct memopt_i_bias_task {
     int                  level;
 } memopt_i_bias_task;
 
+MEMOPT_I_SMALL_BEGIN
 static void memopt_i_bias_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_bias_task *t = (const memopt_i_bias_task *)task;
     const memopt_linear *x = t->x;
@@ -31702,7 +31737,6 @@ static void memopt_i_bias_chunk(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(t->level);
 }
 
-MEMOPT_I_SMALL_BEGIN
 static void memopt_i_linear_bias(const memopt_i_ops *o, const memopt_linear *x) {
     const size_t columns = memopt_i_ops_columns(x->outputs, MEMOPT_I_BIAS_COLUMNS);
     memopt_i_bias_task t;
@@ -31969,8 +32003,8 @@ static size_t memopt_i_dropout_all(const void *task, size_t row, size_t at, size
     }
     return n;
 }
-
 MEMOPT_I_SMALL_BEGIN
+
 /* The noise from which on an element stays, and what it is then multiplied by. */
 static uint32_t memopt_i_dropout_threshold(float rate, float *factor) {
     const uint32_t threshold = (uint32_t)memopt_i_round(rate * 65536.0f + 0.5f);
@@ -32061,6 +32095,7 @@ static size_t memopt_i_embedding_piece(const void *task, size_t row, size_t at, 
     return n;
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* `count` rows of the gradient from `row` on, `step` rows apart, n columns from `at` on, are added to a sum. */
 static void memopt_i_embedding_add(const memopt_i_embedding *t, float *sum, size_t row, size_t count, size_t step,
                                    size_t at, size_t n) {
@@ -32073,6 +32108,7 @@ static void memopt_i_embedding_add(const memopt_i_embedding *t, float *sum, size
         memopt_i_row_add(t->level, sum + done, memopt_i_row_view(t->level, x->grad_output, x->type,
                          row * x->width + at + done, n - done, wide), 1.0f, n - done);
 }
+MEMOPT_I_SMALL_END
 
 /* `count` rows from `first` on, those of this part, into their tokens: a token's sum is fetched by the first of its
    rows, takes them all, and is put back. Lists, of tokens that are equal modulo PARTS * LISTS, tell where they are. */
@@ -32293,6 +32329,7 @@ typedef struct memopt_i_rotary_row {
     float cosines[MEMOPT_I_ROTARY_PAIRS], sines[MEMOPT_I_ROTARY_PAIRS];
 } memopt_i_rotary_row;
 
+MEMOPT_I_SMALL_BEGIN
 static uint64_t memopt_i_rotary_frequency(const memopt_rotary *x, size_t pair) {
     const double share = (double)(2 * pair) / (double)x->rotated;
     const double of_base = memopt_i_row_decay(fma(share, memopt_i_row_log(x->base), 0.0));
@@ -32358,6 +32395,7 @@ static void memopt_i_rotary_interleaved(const memopt_i_rotary *t, const memopt_i
     }
     memopt_i_row_store(t->level, x->output, x->type, at, both, 2 * t->pairs);
 }
+MEMOPT_I_SMALL_END
 
 /* The heads of a row. */
 static size_t memopt_i_rotary_heads(const void *task, size_t row, size_t at, size_t n) {
@@ -32685,6 +32723,7 @@ static const float *memopt_i_batch_z(const memopt_i_batch *t, size_t row, size_t
     return memopt_i_row_view(t->o.level, x->pre_activation, x->type, row * x->outputs + at, n, own);
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* h of columns at..at+n of a row, and g' */
 static void memopt_i_batch_load(const memopt_i_batch *t, memopt_i_batch_piece *p, size_t row, size_t at, size_t n) {
     const memopt_linear *x = &t->x.linear;
@@ -32808,7 +32847,6 @@ static void memopt_i_batch_statistics(const memopt_i_batch *t) {
     }
 }
 
-MEMOPT_I_SMALL_BEGIN
 /* z of a block: the linear layer, without its activation */
 static memopt_status memopt_i_batch_product(const memopt_ops *ops, const memopt_i_batch *t) {
     memopt_linear l = t->x.linear;
@@ -32840,6 +32878,7 @@ MEMOPT_API memopt_status memopt_batch_norm_forward(const memopt_ops *ops, const 
 MEMOPT_I_SMALL_END
 
 /* ---- backward ---- */
+MEMOPT_I_SMALL_BEGIN
 /* A gradient: sums, after what is there. */
 static void memopt_i_batch_gradient(const memopt_i_batch *t, void *to, const double *sums) {
     const memopt_linear *x = &t->x.linear;
@@ -32910,7 +32949,6 @@ static size_t memopt_i_batch_narrow(const void *task, size_t row, size_t at, siz
     return n;
 }
 
-MEMOPT_I_SMALL_BEGIN
 static void memopt_i_batch_store(const memopt_i_batch *t, void *to, const float *sums, size_t n) {
     memopt_i_batch_sums s;
 
@@ -33860,6 +33898,7 @@ static void memopt_i_fused_chunk(void *task, size_t chunk, int worker) {
 }
 
 /* ---- the checks ---- */
+MEMOPT_I_SMALL_BEGIN
 static int memopt_i_fused_shape_is_invalid(memopt_fused_shape s) { return (unsigned)s > (unsigned)MEMOPT_FUSED_ONE; }
 
 /* Names, types, shapes; strides are filled in. */
@@ -34013,10 +34052,12 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
                           * memopt_i_max(1, memopt_i_ceil_div(t.columns, t.column_step)), memopt_i_fused_chunk, &t);
     return MEMOPT_OK;
 }
+MEMOPT_I_SMALL_END
 
 /* @section tape_ops : operator callback api_tape_ops
    Operators inside a callback of a tape. */
 
+MEMOPT_I_SMALL_BEGIN
 MEMOPT_API memopt_ops memopt_ops_in(const memopt_tape_call *call, const memopt_ops *ops) {
     memopt_tape_room *room = call ? call->room : NULL;
     memopt_ops o;
@@ -34033,6 +34074,7 @@ MEMOPT_API memopt_ops memopt_ops_in(const memopt_tape_call *call, const memopt_o
     o.scratch = o.scratch_bytes ? (unsigned char *)call->scratch + taken : NULL;
     return o;
 }
+MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #endif /* groups */
@@ -36979,6 +37021,7 @@ typedef struct memopt_i_shard_fold {
     int level, start;              /* start: there are no sums yet */
 } memopt_i_shard_fold;
 
+MEMOPT_I_SMALL_BEGIN
 /* sums = sums + piece + piece ..., as memopt_gradients_accumulate() adds with weight 1. */
 static void memopt_i_shard_fold_block(const memopt_i_shard_fold *f, size_t at, size_t n) {
     const memopt_shard *x = f->shard;
@@ -36999,6 +37042,7 @@ static void memopt_i_shard_fold_block(const memopt_i_shard_fold *f, size_t at, s
     if (to == block)
         memopt_i_from_f32(f->level, (uint16_t *)(void *)f->sums + at, block, x->desc.optim.gradients, n);
 }
+MEMOPT_I_SMALL_END
 
 static void memopt_i_shard_fold_chunk(void *task, size_t index, int worker) {
     const memopt_i_shard_fold *f = (const memopt_i_shard_fold *)task;
@@ -44441,6 +44485,7 @@ static memopt_status memopt_i_advise_solve_kind(memopt_i_advise *x, const memopt
 MEMOPT_I_SMALL_END
 
 /* ---- frontiers ---- */
+MEMOPT_I_SMALL_BEGIN
 /* How many points, whose peaks ascend, are within so many bytes. */
 static size_t memopt_i_advise_count_within(const memopt_i_advise_points *p, uint64_t bytes) {
     size_t low = 0, high = p->count;
@@ -44590,6 +44635,7 @@ static memopt_status memopt_i_advise_find_points(memopt_i_advise *x, const memop
     } while (chunked && memopt_i_advise_next_chunk(&o.mlp_chunk, rows));
     return MEMOPT_OK;
 }
+MEMOPT_I_SMALL_END
 
 /* @section advise_price : advise_schedules
    What one choice takes.
@@ -44599,6 +44645,7 @@ static memopt_status memopt_i_advise_find_points(memopt_i_advise *x, const memop
               computes meanwhile, and many sets take long. */
 
 /* ---- what lasts over a step ---- */
+MEMOPT_I_SMALL_BEGIN
 static size_t memopt_i_advise_slow_level(int slow) { return slow & MEMOPT_SHARD_SLOW_WEIGHTS ? 2 : slow != 0; }
 
 static void memopt_i_advise_shard(const memopt_i_advise *x, const memopt_advise_choice *o, size_t rounds,
@@ -44822,7 +44869,6 @@ static void memopt_i_advise_judge(const memopt_i_advise *x, const memopt_advise_
     memopt_i_advise_seconds(x, l, it->cost, it->all, out);
 }
 
-MEMOPT_I_SMALL_BEGIN
 
 /* ---- a single choice ---- */
 /* The fastest schedule within so many bytes; p->count: none. */
@@ -44913,6 +44959,7 @@ typedef struct memopt_i_advise_search {
     memopt_error why;                        /* there is no shard at all */
 } memopt_i_advise_search;
 
+MEMOPT_I_SMALL_BEGIN
 static unsigned memopt_i_advise_permissions(unsigned may) { return (may & 1) + (may >> 1 & 1) + (may >> 2 & 1); }
 
 /* Speeds with the same bits here count as equal: 1/256 to 1/128 of it. */
@@ -45095,7 +45142,6 @@ static memopt_status memopt_i_advise_try_forms(memopt_i_advise_search *g) {
     return MEMOPT_OK;
 }
 
-MEMOPT_I_SMALL_BEGIN
 
 /* ---- what was found ---- */
 static void memopt_i_advise_begin(memopt_i_advise_search *g) {

@@ -139,6 +139,7 @@
      api_ shard             weights, gradients and states cut among ranks: the same bits for any number of them
      api_ shard_tape        a tape whose segments' weights are groups of a shard, there when a segment runs
      api_ shard_simulation  the same code over an arena that only counts and over links that only count seconds
+     api_ pieces            activations that ranks hold alike, kept once: a store for the tape
      api_ onebit            1-bit Adam, 1-bit LAMB, 0/1 Adam: a bit an element between ranks
      api_ tensors           safetensors: what a file's header says
      api_ tensors_write     safetensors: a header to write
@@ -196,6 +197,7 @@
      shard_rounds     weights that arrive; uses; rounds
      shard            kinds that measure; a step of what lies on the slow tier or a device;
                       weights that all ranks have written; ranks with different descs; the step
+     pieces           the store
      onebit           what is saved; the object; blocks of elements, on a worker's stack; calls; the exact gradient;
                       LAMB; the step; saved states
      tensors          order; JSON; reading; files
@@ -3863,6 +3865,41 @@ typedef struct memopt_shard_seconds { /* of a step */
  */
 MEMOPT_API memopt_status memopt_shard_simulate(const memopt_shard_desc *desc, const memopt_shard_machine *machine,
                                                memopt_shard_seconds *seconds);
+
+/* @section api_pieces : api_comm api_callback api_ledger
+   Ranks that compute with the same activations, as those of tensor parallelism do, need not each keep all of them: each
+   keeps a piece of what a tape sends away, and the pieces are gathered when the tape asks for it again. Of a value of n
+   bytes a rank keeps n / ranks (and all ranks the remainder, less than a byte for each rank); a read sends n / ranks to
+   each of the others. */
+typedef struct memopt_pieces memopt_pieces;
+
+typedef struct memopt_pieces_desc { /* zero it, then set what you need */
+    memopt_comm       *comm;   /* of these ranks, for the pieces alone; outlives them. NULL: one rank */
+    size_t             values; /* of the tape: segments + 1 */
+    const memopt_host *host;   /* its allocator holds the pieces; NULL = malloc */
+    memopt_ledger     *ledger; /* NULL, or books them, tag CHECKPOINTS */
+    memopt_error      *error;  /* NULL, or filled in when memopt_pieces_create() fails */
+} memopt_pieces_desc;
+
+/** returns OK, ERR_ARGUMENT (NULL, no values), ERR_OVERFLOW, ERR_MEMORY */
+MEMOPT_API memopt_status     memopt_pieces_create(const memopt_pieces_desc *desc, memopt_pieces **out);
+
+/* Waits for what is on its way. NULL is fine. */
+MEMOPT_API void              memopt_pieces_destroy(memopt_pieces *pieces);
+
+/* For memopt_tape_desc, on all ranks with the same schedule and memopt_offload, in memory of the CPU. After a failed
+   pass memopt_pieces_error() says why. All zero for NULL */
+MEMOPT_API memopt_tape_store memopt_pieces_store(memopt_pieces *pieces);
+
+typedef struct memopt_pieces_stats {
+    size_t now, peak; /* bytes this rank holds */
+} memopt_pieces_stats;
+
+/* all zero for NULL */
+MEMOPT_API memopt_pieces_stats memopt_pieces_get_stats(const memopt_pieces *pieces);
+
+/** of the last call of the store that failed */
+MEMOPT_API memopt_error      memopt_pieces_error(const memopt_pieces *pieces);
 
 /* @section api_onebit : api_comm api_optim
    Optimizers that send one bit an element between ranks, not 32: 1-bit Adam (2102.02888), 1-bit LAMB (2104.06069) and
@@ -38484,6 +38521,183 @@ MEMOPT_API MEMOPT_I_NOINLINE memopt_status memopt_shard_simulate(const memopt_sh
     memopt_comm_destroy(w.comms[1]);
     return c.status;
 }
+MEMOPT_I_SMALL_END
+
+/* @section pieces : comm ledger carve base host api_pieces
+   A value is cut into equal pieces, one a rank; what is left over, fewer bytes than ranks, each rank keeps. So all
+   pieces travel in one gather, in place.
+   Invariant  A value's calls come in the tape's order, the same on all ranks. No more reads are open than the
+              communicator lets be open: one that is eight calls old is waited for. */
+
+MEMOPT_I_SMALL_BEGIN
+typedef struct memopt_i_pieces_value {
+    unsigned char *own; /* the piece, and the rest behind it; NULL: nothing is kept */
+    size_t   bytes;     /* of the whole */
+    uint64_t call;      /* that gathers it; 0: none is open */
+} memopt_i_pieces_value;
+
+struct memopt_pieces {
+    memopt_host host;
+    size_t bytes; /* of the object */
+    memopt_comm *comm;
+    memopt_ledger *ledger;
+    size_t count;
+    memopt_i_pieces_value *values;
+    size_t reading[MEMOPT_COMM_CALLS]; /* values, by the number of their call; SIZE_MAX: none */
+    memopt_pieces_stats stats;
+    memopt_error error;
+};
+
+static size_t memopt_i_pieces_ranks(const memopt_pieces *x) {
+    return x->comm ? memopt_comm_get_stats(x->comm).rank_count : 1;
+}
+
+static size_t memopt_i_pieces_rank(const memopt_pieces *x) { return memopt_comm_get_stats(x->comm).rank; }
+
+static size_t memopt_i_pieces_bytes(const memopt_pieces *x, size_t bytes) { /* that a rank keeps of a value */
+    const size_t ranks = memopt_i_pieces_ranks(x);
+
+    return bytes / ranks + bytes % ranks;
+}
+
+static memopt_pieces *memopt_i_pieces_lay_out(memopt_carver *room, memopt_pieces *of) {
+    memopt_pieces *x = (memopt_pieces *)memopt_carve(room, 1, sizeof *x, 0);
+
+    of->values = (memopt_i_pieces_value *)memopt_carve(room, of->count, sizeof *of->values, 0);
+    return x;
+}
+
+MEMOPT_API memopt_status memopt_pieces_create(const memopt_pieces_desc *desc, memopt_pieces **out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "pieces");
+    memopt_carver room = memopt_carver_begin(NULL);
+    memopt_pieces of;
+    size_t i;
+
+    memset(&of, 0, sizeof of);
+    memopt_i_must(&c, desc != NULL, "desc", "is NULL");
+    if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
+    memopt_i_must_be_at_least(&c, "values", desc->values, "at least", 1);
+    if (c.status || memopt_i_host_resolve(&c, desc->host, &of.host)) return c.status;
+    of.comm = desc->comm;
+    of.ledger = desc->ledger;
+    of.count = desc->values;
+    for (i = 0; i < MEMOPT_COMM_CALLS; ++i) of.reading[i] = SIZE_MAX;
+    of.error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
+    (void)memopt_i_pieces_lay_out(&room, &of);
+    of.bytes = room.bytes;
+    if (memopt_i_carver_take(&c, &of.host, &room, "values", "are too many for a size_t")) return c.status;
+    *out = memopt_i_pieces_lay_out(&room, &of);
+    **out = of;
+    return MEMOPT_OK;
+}
+
+/* ---- the store ---- */
+static memopt_status memopt_i_pieces_refuse(memopt_pieces *x, memopt_status status, const char *reason, size_t value) {
+    memopt_i_checks c = memopt_i_checks_begin(&x->error, "pieces");
+
+    return memopt_i_refuse_value(&c, status, "value", memopt_i_count(value), reason);
+}
+
+static memopt_status memopt_i_pieces_wait(void *user, size_t value) {
+    memopt_pieces *x = (memopt_pieces *)user;
+    memopt_status s;
+
+    if (value >= x->count || !x->values[value].call) return MEMOPT_OK;
+    s = memopt_comm_wait(x->comm, x->values[value].call);
+    x->reading[x->values[value].call % MEMOPT_COMM_CALLS] = SIZE_MAX;
+    x->values[value].call = 0;
+    if (s) x->error = memopt_comm_error(x->comm);
+    return s;
+}
+
+static void memopt_i_pieces_forget(void *user, size_t value) {
+    memopt_pieces *x = (memopt_pieces *)user;
+    memopt_i_pieces_value *v = value < x->count ? &x->values[value] : NULL;
+
+    if (!v || !v->own) return;
+    (void)memopt_i_pieces_wait(x, value);
+    (void)memopt_ledger_remove(x->ledger, MEMOPT_TAG_CHECKPOINTS, memopt_i_pieces_bytes(x, v->bytes), v->own);
+    memopt_i_free(&x->host, v->own, memopt_i_pieces_bytes(x, v->bytes), 64);
+    x->stats.now -= memopt_i_pieces_bytes(x, v->bytes);
+    v->own = NULL;
+}
+
+static memopt_status memopt_i_pieces_write(void *user, size_t value, const void *bytes, size_t count) {
+    memopt_pieces *x = (memopt_pieces *)user;
+    const size_t ranks = memopt_i_pieces_ranks(x), piece = count / ranks, own = memopt_i_pieces_bytes(x, count);
+    const unsigned char *from = (const unsigned char *)bytes;
+    memopt_i_pieces_value *v;
+
+    if (value >= x->count) return memopt_i_pieces_refuse(x, MEMOPT_ERR_ARGUMENT, "is beyond those of the desc", value);
+    memopt_i_pieces_forget(x, value);
+    v = &x->values[value];
+    v->own = (unsigned char *)memopt_i_alloc(&x->host, own, 64);
+    if (!v->own) return memopt_i_pieces_refuse(x, MEMOPT_ERR_MEMORY, "has no memory for its piece", value);
+    v->bytes = count;
+    memopt_i_copy(v->own, from + memopt_i_pieces_rank(x) * piece, piece);
+    memopt_i_copy(v->own + piece, from + ranks * piece, count % ranks);
+    (void)memopt_ledger_add(x->ledger, MEMOPT_TAG_CHECKPOINTS, own, v->own, "pieces");
+    x->stats.now += own;
+    x->stats.peak = memopt_i_max(x->stats.peak, x->stats.now);
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_pieces_read(void *user, size_t value, void *bytes, size_t count) {
+    memopt_pieces *x = (memopt_pieces *)user;
+    const size_t ranks = memopt_i_pieces_ranks(x), piece = count / ranks;
+    unsigned char *const to = (unsigned char *)bytes;
+    unsigned char *const own = to + memopt_i_pieces_rank(x) * piece;
+    const memopt_comm_call call = memopt_i_comm_call(MEMOPT_COMM_ALL_GATHER, piece, own, to);
+    memopt_i_pieces_value *v = value < x->count ? &x->values[value] : NULL;
+    memopt_status s = MEMOPT_OK;
+    size_t oldest;
+
+    if (!v || !v->own || v->bytes != count)
+        return memopt_i_pieces_refuse(x, MEMOPT_ERR_STATE, "has not been written with so many bytes", value);
+    memopt_i_copy(own, v->own, piece);
+    memopt_i_copy(to + ranks * piece, v->own + piece, count % ranks);
+    if (ranks == 1 || !piece) return MEMOPT_OK;
+    oldest = x->reading[(memopt_i_comm_number(x->comm) + 1) % MEMOPT_COMM_CALLS];
+    if (oldest != SIZE_MAX) s = memopt_i_pieces_wait(x, oldest);
+    if (s) return s;
+    s = memopt_comm_begin(x->comm, &call, &v->call);
+    if (s) x->error = memopt_comm_error(x->comm);
+    else x->reading[v->call % MEMOPT_COMM_CALLS] = value;
+    return s;
+}
+
+MEMOPT_API memopt_tape_store memopt_pieces_store(memopt_pieces *pieces) {
+    memopt_tape_store store;
+
+    memset(&store, 0, sizeof store);
+    if (!pieces) return store;
+    store.write_fn = memopt_i_pieces_write;
+    store.read_fn = memopt_i_pieces_read;
+    store.wait_fn = memopt_i_pieces_wait;
+    store.forget_fn = memopt_i_pieces_forget;
+    store.user = pieces;
+    return store;
+}
+
+MEMOPT_API void memopt_pieces_destroy(memopt_pieces *pieces) {
+    size_t i;
+
+    if (!pieces) return;
+    for (i = 0; i < pieces->count; ++i) memopt_i_pieces_forget(pieces, i);
+    memopt_i_free(&pieces->host, pieces, pieces->bytes, MEMOPT_I_HOST_ALIGN);
+}
+
+MEMOPT_API memopt_pieces_stats memopt_pieces_get_stats(const memopt_pieces *pieces) {
+    memopt_pieces_stats s;
+
+    memset(&s, 0, sizeof s);
+    return pieces ? pieces->stats : s;
+}
+
+MEMOPT_API memopt_error memopt_pieces_error(const memopt_pieces *pieces) {
+    return pieces ? pieces->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the pieces are NULL");
+}
+
 MEMOPT_I_SMALL_END
 
 /* @section onebit : comm optim scale api_onebit

@@ -1,6 +1,5 @@
 /* test_pieces.c - activations that ranks hold alike, kept once: as a store by itself, and under a tape. */
 #include "test.h"
-#include "../examples/parts/pieces.h"
 #include "../examples/adapters/thread_ranks.h"
 
 static void pieces_refusals(void) {
@@ -10,8 +9,8 @@ static void pieces_refusals(void) {
     right.values = 3; right.host = &host;
     CHECK(memopt_pieces_create(NULL, &out) == MEMOPT_ERR_ARGUMENT);
     x = right; REFUSES(x.error, (void)0, memopt_pieces_create(&x, NULL), MEMOPT_ERR_ARGUMENT, "pieces: out is NULL");
-    x = right; REFUSES(x.error, x.values = 0, memopt_pieces_create(&x, &out), MEMOPT_ERR_ARGUMENT, "pieces: values are 0");
-    x = right; REFUSES(x.error, x.host = &half, memopt_pieces_create(&x, &out), MEMOPT_ERR_ARGUMENT, "pieces: host is half set");
+    x = right; REFUSES(x.error, x.values = 0, memopt_pieces_create(&x, &out), MEMOPT_ERR_ARGUMENT, "pieces: values 0, at least 1");
+    x = right; REFUSES(x.error, x.host = &half, memopt_pieces_create(&x, &out), MEMOPT_ERR_ARGUMENT, "pieces: host.allocator is half a table");
     x = right; REFUSES(x.error, x.values = SIZE_MAX / 8, memopt_pieces_create(&x, &out), MEMOPT_ERR_OVERFLOW, "pieces: values are too many for a size_t");
     x = right; x.error = &why; f.fail_on = f.calls + 1;
     CHECK(memopt_pieces_create(&x, &out) == MEMOPT_ERR_MEMORY && !out && why.status == MEMOPT_ERR_MEMORY);

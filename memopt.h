@@ -128,7 +128,7 @@
      api_ tape_ops          operators in a callback of a tape: scratch and errors are the tape's
      RANKS                  cut states among ranks, or put them on a disk: shard, store; save and resume: save
      api_ store             tiles outside of working memory: in other memory, or a file; checked, by steps
-     api_ comm              bytes between ranks: a table of three functions
+     api_ comm              bytes between ranks: a table of three functions; ranks as threads of one process
      api_ shard_plan        what a rank holds and sends, known before anything is there
           shard_memory      the memory of a shard, from arenas or malloc, and where everything lies in it
           shard_device      failures, and copies between host and device
@@ -189,6 +189,7 @@
      fused            the text; the pass; the checks
      store            sizes; the file's tables; opening the file; transfers; steps;
                       for a tape: its value v is the output of segment v - 1; rates
+     comm             ranks as threads
      shard_plan       the desc, checked; where tensors and groups lie; tiles; bytes and traffic;
                       the object with its tables
      shard_memory     arenas and malloc; where a tensor lies; opening; what can be asked
@@ -3378,7 +3379,8 @@ MEMOPT_API memopt_status memopt_store_measure(const memopt_store_desc *desc, uin
 /* @section api_comm : api_host
    Ranks: processes, or threads of one, that train one network together. They talk through a transport, three functions
    that move bytes and add nothing. Sums are made by the library, in an order of its own, so that no transport changes a
-   bit. One rank alone is all zero; examples/adapters/ has threads of one process, MPI and NCCL, short files to copy.
+   bit. Built in are one rank alone (all zero) and threads of one process (memopt_ranks); examples/adapters/ has MPI and
+   NCCL, short files to copy.
    Calls       All ranks begin the same calls in the same order. A call moves its bytes while the rank goes on. Until
                its wait, which comes before the eighth call after it, what it sends must not be written, and what it
                receives neither read nor written.
@@ -3474,6 +3476,27 @@ MEMOPT_API memopt_comm_stats memopt_comm_get_stats(const memopt_comm *comm);
 
 /** Of the last call that failed: "comm: call 17 at rank 3, has given up". `got` is the number of the call. */
 MEMOPT_API memopt_error  memopt_comm_error(const memopt_comm *comm);
+
+/* Ranks as threads of one process, which are yours: for tests, and for machines where each rank has its own workers. A
+   rank copies what it receives, in its wait. */
+typedef struct memopt_ranks_desc { /* zero it, then set what you need */
+    size_t             rank_count; /* 1 to 1024 */
+    uint64_t           deadline;   /* nanoseconds that a wait may take; 0 = for ever */
+    const memopt_host *host;       /* its allocator and clock; NULL = the C library's. Used by all ranks, in turns */
+    memopt_error      *error;      /* NULL, or filled in when memopt_ranks_create() fails */
+} memopt_ranks_desc;
+
+typedef struct memopt_ranks memopt_ranks;
+
+/** returns OK, ERR_ARGUMENT, ERR_MEMORY, ERR_UNSUPPORTED (compiled without MEMOPT_PTHREADS), ERR_STATE (the system has
+    no lock left) */
+MEMOPT_API memopt_status    memopt_ranks_create(const memopt_ranks_desc *desc, memopt_ranks **out);
+
+/* of one rank, for one thread at a time; all zero for NULL, and where there is no such rank */
+MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t rank);
+
+/* When no rank calls any more. NULL is fine. */
+MEMOPT_API void             memopt_ranks_destroy(memopt_ranks *ranks);
 
 /* @section api_shard_plan : api_comm api_optim api_store
    One network over many ranks, each with other data (ZeRO 1, 2, 3): what all would hold alike is cut among them.
@@ -5819,6 +5842,10 @@ static void memopt_i_condition_wait(memopt_i_condition *c, memopt_i_mutex *m) {
     (void)SleepConditionVariableSRW(c, m, INFINITE, 0);
 }
 
+static void memopt_i_condition_wait_for(memopt_i_condition *c, memopt_i_mutex *m, uint64_t nanoseconds) {
+    (void)SleepConditionVariableSRW(c, m, nanoseconds < 1000000000 ? (DWORD)(nanoseconds / 1000000 + 1) : 1000, 0);
+}
+
 static memopt_i_thread_id memopt_i_thread_self(void) { return GetCurrentThreadId(); }
 static int memopt_i_thread_same(memopt_i_thread_id a, memopt_i_thread_id b) { return a == b; }
 
@@ -5860,6 +5887,20 @@ static void memopt_i_mutex_lock(memopt_i_mutex *m) { pthread_mutex_lock(m); }
 static void memopt_i_mutex_unlock(memopt_i_mutex *m) { pthread_mutex_unlock(m); }
 static void memopt_i_condition_wake(memopt_i_condition *c) { pthread_cond_broadcast(c); }
 static void memopt_i_condition_wait(memopt_i_condition *c, memopt_i_mutex *m) { pthread_cond_wait(c, m); }
+
+/* So long at most, and at most a second: then the caller looks at a clock that nobody sets. */
+static void memopt_i_condition_wait_for(memopt_i_condition *c, memopt_i_mutex *m, uint64_t nanoseconds) {
+    const uint64_t second = 1000000000;
+    uint64_t until = nanoseconds < second ? nanoseconds : second;
+    struct timeval now;
+    struct timespec time;
+
+    if (gettimeofday(&now, NULL)) return;
+    until += (uint64_t)now.tv_usec * 1000;
+    time.tv_sec = now.tv_sec + (time_t)(until / second);
+    time.tv_nsec = (long)(until % second);
+    (void)pthread_cond_timedwait(c, m, &time);
+}
 
 static memopt_i_thread_id memopt_i_thread_self(void) { return pthread_self(); }
 static int memopt_i_thread_same(memopt_i_thread_id a, memopt_i_thread_id b) { return pthread_equal(a, b); }
@@ -35052,12 +35093,16 @@ MEMOPT_API memopt_status memopt_store_measure(const memopt_store_desc *desc, uin
 
 MEMOPT_I_SMALL_END
 
-/* @section comm : carve base host api_comm
+/* @section comm : carve base host_threads api_comm
    Calls have numbers, the same on all ranks, and a slot while they are under way. Before each call, unless that is
    switched off, ranks gather and compare what each of them asks for: transports fail in different ways when ranks
    disagree (one returns an error, another hangs), and the comparison comes before that.
    Invariant  A call that failed inside a transport has broken it: the transport is told once, and nothing is begun any
-              more. */
+              more.
+   Threads    A rank posts its call in its slot, which is free again when all ranks have copied what they receive from
+              it. In a wait a rank serves all its calls to which all ranks have come; otherwise two ranks that wait in
+              different orders would deadlock. So a rank in a wait is never the late one. A rank leaves a broken wait
+              only when nobody copies: its memory is its own then. */
 
 MEMOPT_I_SMALL_BEGIN
 typedef struct memopt_i_comm_header { /* what a rank asks for; bytes of 64 bits each, so that nothing is undefined */
@@ -35295,6 +35340,300 @@ MEMOPT_API memopt_comm_stats memopt_comm_get_stats(const memopt_comm *comm) {
 MEMOPT_API memopt_error memopt_comm_error(const memopt_comm *comm) {
     return comm ? comm->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "comm is NULL");
 }
+
+/* ---- ranks as threads ---- */
+static memopt_status memopt_i_ranks_check(memopt_i_checks *c, const memopt_ranks_desc *desc, memopt_ranks **out,
+                                          memopt_host *host) {
+    memopt_i_must(c, desc != NULL, "desc", "is NULL");
+    if (memopt_i_must(c, out != NULL, "out", "is NULL")) return c->status;
+    memopt_i_must_be_at_least(c, "rank_count", desc->rank_count, "at least", 1);
+    memopt_i_must_be_at_most(c, "rank_count", desc->rank_count, "at most", 1024);
+    return c->status ? c->status : memopt_i_host_resolve(c, desc->host, host);
+}
+
+#if defined(MEMOPT_I_POOL)
+typedef struct memopt_i_post { /* what a rank has begun in a slot; all read it, under the lock */
+    uint64_t turn; /* how often the slot has been used, from 1; 0: never */
+    int is_open;   /* this rank has not waited for it */
+    int is_copied; /* this rank has what it receives */
+    memopt_comm_call call;
+} memopt_i_post;
+
+typedef struct memopt_i_rank {
+    memopt_ranks *ranks;
+    size_t rank;
+    size_t waits_for; /* a slot; MEMOPT_COMM_SLOTS: it is in no wait */
+    memopt_i_post posts[MEMOPT_COMM_SLOTS];
+} memopt_i_rank;
+
+struct memopt_ranks {
+    memopt_host host;
+    size_t bytes, rank_count, copying; /* copying: ranks that read others' memory right now */
+    uint64_t deadline;
+    memopt_i_mutex lock;
+    memopt_i_condition changed;
+    memopt_status broken; /* MEMOPT_OK: not */
+    const char *reason;
+    size_t culprit;
+    size_t copied[MEMOPT_COMM_SLOTS];   /* ranks that have what they receive in this turn */
+    uint64_t turns[MEMOPT_COMM_SLOTS];  /* that are over */
+    memopt_i_rank *each;
+};
+
+static void memopt_i_ranks_break(memopt_ranks *x, memopt_status status, const char *reason, size_t culprit) {
+    if (x->broken) return;
+    x->broken = status;
+    x->reason = reason;
+    x->culprit = culprit;
+    memopt_i_condition_wake(&x->changed);
+}
+
+static memopt_status memopt_i_ranks_reason(const memopt_ranks *x, memopt_error *error) {
+    error->reason = x->reason;
+    error->index = x->culprit;
+    return x->broken;
+}
+
+/* The first rank that has not come to this turn of a slot; rank_count: all are there. */
+static size_t memopt_i_ranks_missing(const memopt_ranks *x, size_t slot, uint64_t turn) {
+    size_t r;
+
+    for (r = 0; r < x->rank_count && x->each[r].posts[slot].turn == turn; ++r) {}
+    return r;
+}
+
+/* Who holds up a turn of a slot: the first rank in no wait that has not come to it or, where all have come, has not
+   copied. If all of those wait, follow one of them to what it waits for. SIZE_MAX: not known. */
+static size_t memopt_i_ranks_find_late(const memopt_ranks *x, size_t slot, uint64_t turn) {
+    size_t steps, r;
+
+    for (steps = 0; steps < x->rank_count; ++steps) { /* ranks that disagree may wait in a circle */
+        const int all_came = memopt_i_ranks_missing(x, slot, turn) == x->rank_count;
+        size_t held = 0;
+
+        for (r = 0; r < x->rank_count; ++r) {
+            const memopt_i_post *post = &x->each[r].posts[slot];
+
+            if (all_came ? post->is_copied : post->turn == turn) continue;
+            if (x->each[r].waits_for == MEMOPT_COMM_SLOTS) return r;
+            held = r;
+        }
+        if (all_came) break; /* they copy right now */
+        slot = x->each[held].waits_for;
+        turn = x->each[held].posts[slot].turn;
+    }
+    return SIZE_MAX;
+}
+
+static void memopt_i_ranks_break_late(memopt_ranks *x, size_t slot, uint64_t turn) {
+    const size_t culprit = memopt_i_ranks_find_late(x, slot, turn);
+
+    memopt_i_ranks_break(x, MEMOPT_ERR_IO,
+                         culprit == SIZE_MAX ? "is not over by the deadline" : "has not come before the deadline",
+                         culprit);
+}
+
+static int memopt_i_ranks_agree(const memopt_ranks *x, size_t slot) { /* or it is broken */
+    const memopt_comm_call *first = &x->each[0].posts[slot].call;
+    size_t r;
+
+    for (r = 1; r < x->rank_count; ++r) {
+        const memopt_comm_call *call = &x->each[r].posts[slot].call;
+
+        if (call->kind == first->kind && call->bytes == first->bytes
+            && (call->kind != MEMOPT_COMM_BROADCAST || call->root == first->root)) continue;
+        return 0;
+    }
+    return 1;
+}
+
+static void memopt_i_ranks_copy(const memopt_i_rank *own, size_t slot) { /* without the lock: posts stay as they are */
+    const memopt_comm_call *call = &own->posts[slot].call;
+    const size_t bytes = call->bytes;
+    unsigned char *to = (unsigned char *)call->receive;
+    size_t r;
+
+    for (r = 0; r < own->ranks->rank_count; ++r) {
+        const memopt_comm_call *its = &own->ranks->each[r].posts[slot].call;
+        const unsigned char *from = (const unsigned char *)its->send;
+
+        if (call->kind == MEMOPT_COMM_BROADCAST && r != call->root) continue;
+        if (call->kind == MEMOPT_COMM_ALL_TO_ALL) from += own->rank * (its->stride ? its->stride : bytes);
+        if (to != from) memopt_i_copy(to, from, bytes);
+        to += bytes;
+    }
+}
+
+/* Serve those of a rank's calls to which all ranks have come; 0: there was none, and it may sleep. With the lock. */
+static int memopt_i_ranks_serve(memopt_i_rank *own) {
+    memopt_ranks *x = own->ranks;
+    int served = 0;
+    size_t slot;
+
+    for (slot = 0; slot < MEMOPT_COMM_SLOTS && !x->broken; ++slot) {
+        memopt_i_post *post = &own->posts[slot];
+
+        if (!post->is_open || post->is_copied || memopt_i_ranks_missing(x, slot, post->turn) < x->rank_count) continue;
+        if (!memopt_i_ranks_agree(x, slot)) {
+            memopt_i_ranks_break(x, MEMOPT_ERR_STATE, "the ranks do not ask for the same call", SIZE_MAX);
+            return 1;
+        }
+        ++x->copying;
+        memopt_i_mutex_unlock(&x->lock);
+        memopt_i_ranks_copy(own, slot);
+        memopt_i_mutex_lock(&x->lock);
+        --x->copying;
+        post->is_copied = served = 1;
+        if (++x->copied[slot] == x->rank_count) {
+            x->copied[slot] = 0;
+            x->turns[slot] = post->turn;
+        }
+        memopt_i_condition_wake(&x->changed);
+    }
+    return served;
+}
+
+static memopt_status memopt_i_ranks_begin(void *user, const memopt_comm_call *call, size_t slot, memopt_error *error) {
+    memopt_i_rank *own = (memopt_i_rank *)user;
+    memopt_ranks *x = own->ranks;
+    memopt_i_post *post = &own->posts[slot];
+    memopt_status s;
+
+    memopt_i_mutex_lock(&x->lock);
+    s = x->broken ? memopt_i_ranks_reason(x, error) : MEMOPT_OK;
+    if (!s) {
+        ++post->turn;
+        post->is_open = 1;
+        post->is_copied = 0;
+        post->call = *call;
+        memopt_i_condition_wake(&x->changed);
+    }
+    memopt_i_mutex_unlock(&x->lock);
+    return s;
+}
+
+/* Until something changes; without end, or until the deadline, which breaks all. */
+static void memopt_i_ranks_sleep(memopt_ranks *x, size_t slot, uint64_t turn, uint64_t since) {
+    uint64_t now = since;
+
+    if (!x->deadline) {
+        memopt_i_condition_wait(&x->changed, &x->lock);
+        return;
+    }
+    if (x->host.clock.now_fn(x->host.clock.user, &now))
+        memopt_i_ranks_break(x, MEMOPT_ERR_IO, "the clock failed", SIZE_MAX);
+    else if (now - since >= x->deadline) memopt_i_ranks_break_late(x, slot, turn);
+    else memopt_i_condition_wait_for(&x->changed, &x->lock, x->deadline - (now - since));
+}
+
+static memopt_status memopt_i_ranks_wait(void *user, size_t slot, memopt_error *error) {
+    memopt_i_rank *own = (memopt_i_rank *)user;
+    memopt_ranks *x = own->ranks;
+    memopt_i_post *post = &own->posts[slot];
+    memopt_status s = MEMOPT_OK;
+    uint64_t since = 0;
+
+    memopt_i_mutex_lock(&x->lock);
+    if (x->deadline && x->host.clock.now_fn(x->host.clock.user, &since))
+        memopt_i_ranks_break(x, MEMOPT_ERR_IO, "the clock failed", SIZE_MAX);
+    own->waits_for = slot;
+    while (!x->broken && x->turns[slot] < post->turn)
+        if (!memopt_i_ranks_serve(own)) memopt_i_ranks_sleep(x, slot, post->turn, since);
+    if (x->turns[slot] < post->turn) s = memopt_i_ranks_reason(x, error);
+    while (s && x->copying) memopt_i_condition_wait(&x->changed, &x->lock);
+    own->waits_for = MEMOPT_COMM_SLOTS;
+    post->is_open = 0;
+    memopt_i_mutex_unlock(&x->lock);
+    return s;
+}
+
+static void memopt_i_ranks_abort(void *user) {
+    memopt_i_rank *own = (memopt_i_rank *)user;
+    memopt_ranks *x = own->ranks;
+
+    memopt_i_mutex_lock(&x->lock);
+    memopt_i_ranks_break(x, MEMOPT_ERR_STATE, "has given up", own->rank);
+    while (x->copying) memopt_i_condition_wait(&x->changed, &x->lock);
+    memopt_i_mutex_unlock(&x->lock);
+}
+
+static void memopt_i_ranks_lay_out(memopt_carver *room, size_t rank_count, memopt_ranks **x, memopt_i_rank **each) {
+    *x = (memopt_ranks *)memopt_carve(room, 1, sizeof **x, 0);
+    *each = (memopt_i_rank *)memopt_carve(room, rank_count, sizeof **each, 0);
+}
+
+MEMOPT_API memopt_status memopt_ranks_create(const memopt_ranks_desc *desc, memopt_ranks **out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "ranks");
+    memopt_carver room = memopt_carver_begin(NULL);
+    memopt_host host;
+    memopt_ranks *x;
+    memopt_i_rank *each;
+    size_t r, bytes;
+
+    if (memopt_i_ranks_check(&c, desc, out, &host)) return c.status;
+    memopt_i_ranks_lay_out(&room, desc->rank_count, &x, &each);
+    bytes = room.bytes;
+    if (memopt_i_carver_take(&c, &host, &room, "rank_count", "is too large for a size_t")) return c.status;
+    memopt_i_ranks_lay_out(&room, desc->rank_count, &x, &each);
+    x->host = host;
+    x->bytes = bytes;
+    x->rank_count = desc->rank_count;
+    x->deadline = desc->deadline;
+    x->each = each;
+    for (r = 0; r < x->rank_count; ++r) {
+        each[r].ranks = x;
+        each[r].rank = r;
+        each[r].waits_for = MEMOPT_COMM_SLOTS;
+    }
+    if (memopt_i_mutex_open(&x->lock)) goto no_lock;
+    if (memopt_i_condition_open(&x->changed)) goto no_condition;
+    *out = x;
+    return MEMOPT_OK;
+no_condition:
+    memopt_i_mutex_close(&x->lock);
+no_lock:
+    memopt_i_free(&host, x, bytes, MEMOPT_I_HOST_ALIGN);
+    return memopt_i_refuse(&c, MEMOPT_ERR_STATE, NULL, "the system has no lock left");
+}
+
+MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t rank) {
+    memopt_transport t;
+
+    memset(&t, 0, sizeof t);
+    if (!ranks || rank >= ranks->rank_count) return t;
+    t.begin_fn = memopt_i_ranks_begin;
+    t.wait_fn = memopt_i_ranks_wait;
+    t.abort_fn = memopt_i_ranks_abort;
+    t.user = &ranks->each[rank];
+    t.rank = rank;
+    t.rank_count = ranks->rank_count;
+    return t;
+}
+
+MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) {
+    if (!ranks) return;
+    memopt_i_condition_close(&ranks->changed);
+    memopt_i_mutex_close(&ranks->lock);
+    memopt_i_free(&ranks->host, ranks, ranks->bytes, MEMOPT_I_HOST_ALIGN);
+}
+#else
+MEMOPT_API memopt_status memopt_ranks_create(const memopt_ranks_desc *desc, memopt_ranks **out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "ranks");
+    memopt_host host;
+
+    if (memopt_i_ranks_check(&c, desc, out, &host)) return c.status;
+    return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, NULL, "compiled without MEMOPT_PTHREADS");
+}
+
+MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t rank) {
+    memopt_transport t;
+
+    memset(&t, 0, sizeof t);
+    return t;
+}
+
+MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
+#endif
 
 MEMOPT_I_SMALL_END
 

@@ -3,11 +3,10 @@
    What to see: after a warm-up that sends gradients whole, a step sends a bit an element; the loss goes where Adam's
    goes, and all ranks hold the same weights. Half way each run is saved, thrown away and goes on from its states.
    The exit status says whether all of it is so. With MPI instead of threads: examples/adapters/mpi.h.
-   Build: cc -O2 -DMEMOPT_PTHREADS -pthread onebit.c -o onebit -lm      (memopt.h and adapters/ beside it or with -I) */
+   Build: cc -O2 -DMEMOPT_PTHREADS -pthread onebit.c -o onebit -lm      (memopt.h beside it or with -I) */
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
-#include "adapters/thread_ranks.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

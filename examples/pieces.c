@@ -4,11 +4,10 @@
    are the same on all ranks, and a tape that sends them away keeps a quarter of each on four ranks; when it asks for
    one again, the pieces are gathered. Ranks are threads of this process here.
    What to see: the bytes that a rank keeps, whole and in pieces, and the same gradients. The exit status says so.
-   Build: cc -O2 -DMEMOPT_PTHREADS -pthread pieces.c -o pieces -lm      (memopt.h and adapters/ beside it or with -I) */
+   Build: cc -O2 -DMEMOPT_PTHREADS -pthread pieces.c -o pieces -lm      (memopt.h beside it or with -I) */
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
-#include "adapters/thread_ranks.h"
 #include <stdio.h>
 #include <string.h>
 

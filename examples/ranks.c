@@ -6,11 +6,10 @@
    same, and memopt_shard_simulate() walks through a step's calls over links that only count seconds, in a fraction of
    one. The exit status says whether the bits are so. With MPI instead of threads: examples/adapters/mpi.h gives
    another `transport`, and nothing else changes.
-   Build: cc -O2 -DMEMOPT_PTHREADS -pthread ranks.c -o ranks -lm      (memopt.h and adapters/ beside it or with -I) */
+   Build: cc -O2 -DMEMOPT_PTHREADS -pthread ranks.c -o ranks -lm      (memopt.h beside it or with -I) */
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
-#include "adapters/thread_ranks.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

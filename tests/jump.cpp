@@ -4,7 +4,6 @@
    goes on after memopt_tape_cancel() with the bits of an engine that has never thrown; a rank that throws gives up, and
    the other one learns it instead of waiting for ever. */
 #include "memopt.h"
-#include "../examples/adapters/thread_ranks.h"
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>

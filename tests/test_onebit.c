@@ -1,6 +1,5 @@
 /* test_onebit.c - one bit an element: published vectors, a plain model of all ranks, failures, saves, a small training. */
 #include "test.h"
-#include "../examples/adapters/thread_ranks.h"
 #include <float.h>
 #if FLT_EVAL_METHOD == 2 /* x87 rounds sums in double twice: it is outside the promise of equal bits */
 #  define ONEBIT_X87 1

@@ -1,6 +1,5 @@
 /* test_pieces.c - activations that ranks hold alike, kept once: as a store by itself, and under a tape. */
 #include "test.h"
-#include "../examples/adapters/thread_ranks.h"
 
 static void pieces_refusals(void) {
     memopt_pieces_desc right, x; memopt_pieces *out = NULL; test_faults f; memopt_host host = test_host(&f), half; memopt_tape_store s; memopt_error why; char line[200] = ""; unsigned char in[64] = "abc", back[64] = "";

@@ -1,6 +1,5 @@
 /* test_save.c - saves of a run: what is written, what survives, what is refused, and on how many ranks it goes on. */
 #include "test.h"
-#include "../examples/adapters/thread_ranks.h"
 #include "replayed_disk.h"
 
 /* ---- a disk in memory, which keeps a log, and of which only what was synced survives ---- */

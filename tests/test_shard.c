@@ -1,7 +1,6 @@
 /* test_shard.c - one network over many ranks: the bits of one process, the bytes of the plan, and what goes wrong.
    The reference is one process that has everything whole and adds up its units with memopt_gradients_accumulate(). */
 #include "test.h"
-#include "../examples/adapters/thread_ranks.h"
 #include "jump.h"
 #include "../examples/parts/shard_choice.h"
 

@@ -4,7 +4,6 @@
    rank, and does what rank_of() does: see examples/adapters.
    Build: cc -O2 -pthread gpt_7_ranks.c memopt.o -o gpt_7_ranks -lm, memopt.o with -DMEMOPT_PTHREADS -pthread */
 #include "memopt.h"
-#include "../adapters/thread_ranks.h"
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>

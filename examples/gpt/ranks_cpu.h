@@ -7,7 +7,6 @@
    mpirun   Tell it --bind-to none: else it may bind a rank, with all of its --threads, to one core. */
 #ifndef GPT_RANKS_CPU_H
 #define GPT_RANKS_CPU_H
-#include "../adapters/thread_ranks.h"
 
 enum { RANK_ALIGNMENT = 64, /* of what the tape takes of the arena */
        RANK_BYTE_COST = 16 }; /* multiply-adds in the time of a byte to or from a disk: 2 GB/s beside 32 G/s */

@@ -1,9 +1,9 @@
-/* graph.h - a graph whose nodes run in a given order, as lifetimes for memopt_plan_solve().
+/* graph.h - a graph of nodes that run in a given order as lifetimes for memopt_plan_solve(), for an engine that has one.
 
    What it does   Nodes stand in the order in which their forwards run; edges say who reads whose value. Nothing is
-                  recomputed. Everything follows from one number a node, the last node that reads its value: a value
-                  dies with its last reader; a gradient is born in the backward of that reader, the first of its
-                  readers' backwards.
+                  recomputed. Everything follows from one number a node, the last node that reads its value: a value dies
+                  with its last reader; a gradient is born in the backward of that reader, the first of its readers'
+                  backwards.
    How to use     Fill in a graph, call graph_to_plan(), and plan the items: see adopt/gru_1_plan.c.
    What it costs  Time linear in nodes and edges; 16 bytes a node while the call runs. */
 #ifndef PARTS_GRAPH_H

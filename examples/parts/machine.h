@@ -5,8 +5,8 @@
                   0, as "bf16_rate 9.89e+14".
    How to use     See advise_tool.c: `advise_tool --measure FILE` writes such a file, and takes it as a machine's name.
    What it costs  About trial.nanoseconds for each rate; 70 MB of memory for products.
-   Trap           Numbers are read and written by the C library, which asks the locale for the decimal point: these
-                  files want "C", as programs begin. */
+   Trap           Numbers are read and written by the C library, which asks the locale for the decimal point: these files
+                  want "C", as programs begin. */
 #ifndef PARTS_MACHINE_H
 #define PARTS_MACHINE_H
 #include <errno.h>
@@ -306,9 +306,8 @@ static inline memopt_status machine_write(const memopt_advise_machine *machine, 
         const void *at = (const unsigned char *)machine + f->at;
         const uint64_t count = f->type == MACHINE_SIZE ? *(const size_t *)at : f->type == MACHINE_COUNT
             ? *(const uint64_t *)at : f->type == MACHINE_FLAG ? (uint64_t)*(const int *)at : 0;
-        const double real = f->type == MACHINE_REAL ? *(const double *)at : 0;
 
-        if (real > 0) fprintf(file, "%s %.6g\n", f->name, real);
+        if (f->type == MACHINE_REAL && *(const double *)at > 0) fprintf(file, "%s %.6g\n", f->name, *(const double *)at);
         if (count) fprintf(file, "%s %llu\n", f->name, (unsigned long long)count);
     }
     return ferror(file) ? MEMOPT_ERR_IO : MEMOPT_OK;

@@ -7,7 +7,6 @@
 #define _DEFAULT_SOURCE 1 /* usleep */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
-#include "../../examples/adapters/thread_ranks.h"
 #include "bench.h"
 #include <unistd.h>
 

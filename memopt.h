@@ -715,9 +715,9 @@ typedef struct memopt_ledger_segment { /* what a source reserved */
     size_t      reserved, committed;
 } memopt_ledger_segment;
 
-/** The tables, for reports and formats of your own (examples/parts/ledger_export.h): the entry behind `before`, NULL for
-    the first; NULL after the last. Events come from the oldest kept, blocks and segments in no order. Valid until the
-    ledger is written to. */
+/** The tables, for reports and formats of your own (examples/parts/ledger_export.h): the entry behind `before`, NULL
+    for the first; NULL after the last. Events come from the oldest kept, blocks and segments in no order. Valid until
+    the ledger is written to. */
 MEMOPT_API const memopt_ledger_event   *memopt_ledger_next_event(const memopt_ledger *ledger,
                                                                  const memopt_ledger_event *before);
 MEMOPT_API const memopt_ledger_block   *memopt_ledger_next_block(const memopt_ledger *ledger,
@@ -25949,7 +25949,7 @@ MEMOPT_I_SMALL_END
               scratch until then.
    bf16       Two operands of bf16 are added as matrix units do it (tdpbf16ps): for each 32 depths two chains from 0, of
               the even and of the odd ones; joined, and added. Denormals count as 0, which wide code leaves to the
-              processor for the time of a panel. memopt_i_chain_tile() is the definition. A chain that a flushed negative
+              processor while it is at a panel. memopt_i_chain_tile() is the definition. A chain that a flushed negative
               made -0 becomes +0 by what fills the last block up. Both chains of half the rows of a tile are in
               registers. One chain of all rows after the other, kept in the cache meanwhile, loads less and is slower: a
               store costs as much time as two multiply-adds.
@@ -26146,8 +26146,8 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_step)(V(gemm_sums) *s, const memopt
     for (r = 0; r < 4; ++r) s->left[r] += t->left_step;
 }
 
-/* The depths of a whole tile, as far as they go by at_once, where rows lie side by side: addresses are constants. Returns
-   how many are left. */
+/* The depths of a whole tile, as far as they go by at_once, where rows lie side by side: addresses are constants.
+   Returns how many are left. */
 #if defined(MEMOPT_I_WIDTH)
 V_FN MEMOPT_I_ALWAYS_INLINE size_t V(gemm_dealt)(V(gemm_sums) *s, size_t depth) {
     const size_t at_once = 48 / V(tall);
@@ -26452,16 +26452,19 @@ V_FN __m256 V(gemm_lift)(const unsigned char *p, size_t step, int type) {
                                            _mm_loadl_epi64((const __m128i *)(const void *)(p + step))), type);
 }
 
-/* Eight depths of eight columns of bf16, column i at p[i]. A word holds two depths, which become floats by a shift and a
-   mask: so words are turned, half as many. */
+/* Eight depths of eight columns of bf16, column i at p[i]. A word holds two depths, which become floats by a shift and
+   by a mask: so words are turned, half as many. */
 V_FN void V(gemm_transpose_bf16)(float *to, size_t stride, const unsigned char *const *p, size_t at) {
     __m256i a[4], b[4];
     size_t i;
 
     MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 4; ++i)
-        a[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(p[i] + at))),
-                                       _mm_loadu_si128((const __m128i *)(const void *)(p[i + 4] + at)), 1);
+    for (i = 0; i < 4; ++i) {
+        const __m128i low = _mm_loadu_si128((const __m128i *)(const void *)(p[i] + at));
+        const __m128i high = _mm_loadu_si128((const __m128i *)(const void *)(p[i + 4] + at));
+
+        a[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+    }
     b[0] = _mm256_unpacklo_epi32(a[0], a[1]);
     b[1] = _mm256_unpackhi_epi32(a[0], a[1]);
     b[2] = _mm256_unpacklo_epi32(a[2], a[3]);
@@ -26640,7 +26643,8 @@ V_FN void V(gemm_turn_tile)(float *to, const memopt_i_gemm_side *s, size_t i, si
     for (k = 0; k < depth; k += 8, to += 8 * V(tall)) {
         const unsigned char *p = row[0] + k * size;
 
-        for (r = 0; r < V(tall) && k * size % 64 == 0; ++r) MEMOPT_I_FETCH(p, (V(tall) + r) * stride); /* the next tile's */
+        for (r = 0; r < V(tall) && k * size % 64 == 0; ++r) /* the next tile's */
+            MEMOPT_I_FETCH(p, (V(tall) + r) * stride);
         if (type == MEMOPT_TYPE_BF16) {
             V(gemm_transpose_bf16)(to, V(tall), row, k * size);
             continue;
@@ -26717,9 +26721,9 @@ typedef struct memopt_i_gemm_chunk {
     size_t  to_row;
 } memopt_i_gemm_chunk;
 
-/* How the tiles of a chunk read the left operand: rows of a tile side by side for each depth; or, where that does not pay,
-   each row as it lies, MEMOPT_I_GEMM_DEPTH apart. Floats that few panels read, and that do not lie in each other's way,
-   stay. */
+/* How the tiles of a chunk read the left operand: rows of a tile side by side for each depth; or, where that does not
+   pay, each row as it lies, MEMOPT_I_GEMM_DEPTH apart. Floats that few panels read, and that do not lie in each other's
+   way, stay. */
 static void memopt_i_gemm_left_begin(memopt_i_gemm_chunk *c) {
     const memopt_i_gemm_work *w = c->work;
     const memopt_i_gemm_side *s = &w->left;

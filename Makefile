@@ -128,7 +128,7 @@ bench: $(patsubst %,$(BUILD)/%,$(BENCHES)) $(PEERS) ## measure every section aga
 	@sh tests/bench/bench_include.sh $(BENCH)
 	@sh tests/bench/bench_ranks.sh $(BENCH)
 
-peers: $(BUILD)/bench_optim $(BUILD)/bench_number $(BUILD)/quant_tool $(BUILD)/train_gpt ## time torch and bitsandbytes beside memopt, in a throw-away environment (needs PyPI)
+peers: $(BUILD)/bench_gemm $(BUILD)/train_gpt ## time torch, OpenBLAS and bitsandbytes beside memopt, in a throw-away environment (needs PyPI), into tests/bench/results/peers-PROCESSOR.md
 	@sh tests/bench/peers/run.sh
 
 peers-cuda: ## with nvcc, a card and torch: train_gpt.cu beside torch, eager, compiled, checkpointed and FSDP2, into tests/bench/results/cuda-peers.md

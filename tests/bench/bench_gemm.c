@@ -1,11 +1,13 @@
 /* bench_gemm.c - the built-in product at the shapes of a GPT: Gflop/s, and the limit is what fused multiply-adds between
    registers reach in the same run, at the same level, with as many threads; of bf16 with matrix units, what these reach on
-   packed operands in the first-level cache; of up to 16 rows, what reading the weights once would allow. With -DBENCH_CBLAS and a CBLAS to link with
+   packed operands in the first-level cache; of up to 16 rows, what reading the weights once would allow.
+   With one thread the clock is the processor's: what others do there meanwhile does not count. With -DBENCH_CBLAS and a CBLAS to link with
    the library follows each shape, one thread, as cblas_...; its own choice of kernels may be poor on a new processor
    (OPENBLAS_CORETYPE=SkylakeX). Two threads need -DMEMOPT_PTHREADS -pthread. */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include "bench.h"
+#include <time.h>
 #if defined(BENCH_CBLAS)
 #  include <cblas.h>
 #endif
@@ -63,6 +65,9 @@ BENCH_PEAK(memopt_i_v16_, MEMOPT_I_AVX512)
 BENCH_PEAK(memopt_i_v4_, )
 #endif
 #define BENCH_STEPS ((size_t)1000000)
+static uint64_t bench_clock(int threads) {
+    return threads == 1 ? (uint64_t)clock() * (1000000000 / CLOCKS_PER_SEC) : bench_now();
+}
 static volatile float bench_sink;
 static void bench_peak_chunk(void *task, size_t chunk, int worker) {
     const int level = memopt_simd_best(); const float seed = 1e-9f * (float)(chunk + 1);
@@ -78,9 +83,9 @@ static void bench_peak_chunk(void *task, size_t chunk, int worker) {
 }
 static double bench_peak(const memopt_threads *t, int threads) {
     const double flops = 2 * 10.0 * (double)BENCH_STEPS * threads * (double)(memopt_i_gemm_kernels_at(memopt_simd_best())->wide / 2);
-    const uint64_t start = bench_now();
+    const uint64_t start = bench_clock(threads);
     memopt_i_parallel_for(t, (size_t)threads, bench_peak_chunk, NULL);
-    return flops / (double)(bench_now() - start);
+    return flops / (double)(bench_clock(threads) - start);
 }
 
 #if defined(MEMOPT_I_AMX)
@@ -98,9 +103,9 @@ static void bench_tiles_chunk(void *task, size_t chunk, int worker) {
 }
 static double bench_tiles_peak(const memopt_threads *t, int threads) {
     const double flops = 2.0 * 32 * 32 * 256 * (double)(BENCH_STEPS / 100) * threads;
-    const uint64_t start = bench_now();
+    const uint64_t start = bench_clock(threads);
     memopt_i_parallel_for(t, (size_t)threads, bench_tiles_chunk, NULL);
-    return flops / (double)(bench_now() - start);
+    return flops / (double)(bench_clock(threads) - start);
 }
 #endif
 /* ---- the limit of few rows: memory ---- */
@@ -131,15 +136,15 @@ static void bench_read_chunk(void *task, size_t chunk, int worker) {
 #endif
     memopt_i_v1_bench_read(p, s->count);
 }
-static double bench_read_limit(const bench_shape *s, const memopt_product *p, const memopt_threads *t) {
-    const size_t n = s->columns * s->depth; bench_span span; const uint64_t start = bench_now();
+static double bench_read_limit(const bench_shape *s, const memopt_product *p, const memopt_threads *t, int threads) {
+    const size_t n = s->columns * s->depth; bench_span span; const uint64_t start = bench_clock(threads);
     span.floats = (const float *)p->right; span.count = n * memopt_type_bytes(s->type) / sizeof *span.floats / 64;
     memopt_i_parallel_for(t, 64, bench_read_chunk, &span);
-    return 2.0 * (double)s->rows * (double)n / (double)(bench_now() - start);
+    return 2.0 * (double)s->rows * (double)n / (double)(bench_clock(threads) - start);
 }
 static double bench_limit(const bench_shape *s, const memopt_product *p, const memopt_threads *t, int threads) {
     const memopt_type type = s->type;
-    if (s->rows <= 16) return bench_read_limit(s, p, t);
+    if (s->rows <= 16) return bench_read_limit(s, p, t, threads);
 #if defined(MEMOPT_I_AMX)
     if (type == MEMOPT_TYPE_BF16 && memopt_simd_best() >= MEMOPT_SIMD_AMX) return bench_tiles_peak(t, threads);
 #endif
@@ -170,9 +175,9 @@ static void bench_multiply(const memopt_product *p, const memopt_threads *t, voi
     if (s) { fprintf(stderr, "bench_gemm: %s\n", memopt_status_text(s)); exit(1); }
 }
 /* Gflop/s: flops a nanosecond; small products many times, so that the clock sees a few milliseconds */
-static double bench_rate(const bench_shape *s, const memopt_product *p, const memopt_threads *t, void *scratch, size_t bytes) {
+static double bench_rate(const bench_shape *s, const memopt_product *p, const memopt_threads *t, int threads, void *scratch, size_t bytes) {
     const double flops = 2.0 * (double)s->rows * (double)s->columns * (double)s->depth;
-    const size_t times = 1 + (size_t)(3e8 / flops); size_t i; const uint64_t start = bench_now();
+    const size_t times = 1 + (size_t)(3e8 / flops); size_t i; const uint64_t start = bench_clock(threads);
     for (i = 0; i < times; ++i) {
 #if defined(BENCH_CBLAS)
         if (!scratch) cblas_sgemm(CblasRowMajor, p->left_transposed ? CblasTrans : CblasNoTrans, p->right_transposed ? CblasTrans : CblasNoTrans,
@@ -182,7 +187,7 @@ static double bench_rate(const bench_shape *s, const memopt_product *p, const me
 #endif
         bench_multiply(p, t, scratch, bytes);
     }
-    return flops * (double)times / (double)(bench_now() - start);
+    return flops * (double)times / (double)(bench_clock(threads) - start);
 }
 static void bench_one(const bench *b, const bench_shape *s, const memopt_threads *t, int threads, int library) {
     const size_t bytes = memopt_gemm_scratch(t); double rates[BENCH_REPEATS], limits[BENCH_REPEATS]; char name[64];
@@ -200,7 +205,7 @@ static void bench_one(const bench *b, const bench_shape *s, const memopt_threads
     raw[3] = bench_block(bytes);
     for (i = 0; i < BENCH_REPEATS; ++i) {
         limits[i] = bench_limit(s, &p, t, threads);
-        rates[i] = bench_rate(s, &p, t, library ? NULL : bench_aligned(raw[3]), bytes);
+        rates[i] = bench_rate(s, &p, t, threads, library ? NULL : bench_aligned(raw[3]), bytes);
     }
     strcpy(name, library ? "cblas_" : "");
     strcat(name, s->name);

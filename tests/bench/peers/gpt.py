@@ -25,7 +25,8 @@ ROWS = [('torch, fp32', 'f32'), ('torch, fp32, every block checkpointed', 'f32 c
 def left(what, done, of, since):
     """Says what is next, and how long the rest takes at the pace so far."""
     seconds = (time.monotonic() - since) / done * (of - done) if done else 0
-    print(f'peers: {what}' + (f'; {seconds / 60:.0f} min left' if seconds >= 60 else f'; {seconds:.0f} s left' if done else ''), file=sys.stderr)
+    rest = f'; {seconds / 60:.0f} min left' if seconds >= 60 else f'; {seconds:.0f} s left' if done else ''
+    print(f'peers: {what}{rest}', file=sys.stderr)
 
 
 # ---- a whole step ----
@@ -106,15 +107,14 @@ def steps(program):
 
 # ---- products, one thread ----
 def rate(flops, multiply):
-    """Gflop/s by the processor's clock, as bench_gemm has it: the median of five, or of what two seconds allow."""
+    """Gflop/s by the processor's clock, as bench_gemm has it: the median of five after a first, or of what two seconds allow."""
     times, rates, since = 1 + int(3e8 / flops), [], time.monotonic()
-    multiply()
-    while not rates or len(rates) < 5 and time.monotonic() - since < 2:
+    while not rates or len(rates) < 6 and time.monotonic() - since < 2:
         begin = time.process_time()
         for _ in range(times):
             multiply()
         rates.append(flops * times / (time.process_time() - begin) / 1e9)
-    return statistics.median(rates)
+    return statistics.median(rates[1:] or rates)
 
 
 def operands(shape, make):
@@ -200,9 +200,9 @@ def means(rows, who):
 def page(whole, rows, slug, title, has, torch, numpy):
     who = ['memopt', 'torch', 'OpenBLAS']
     yield f'# Beside torch and OpenBLAS: {slug}\n'
-    yield f'{time.strftime("%Y-%m-%d")}: {title}, {os.cpu_count()} processors, Linux;\n{"; ".join(versions(torch, numpy))}. `PEERS_ONLY=gpt make peers`.\n'
+    yield f'{time.strftime("%Y-%m-%d")}: {title}, {os.cpu_count()} processors, Linux, load {os.getloadavg()[0]:.1f} at the end;\n{"; ".join(versions(torch, numpy))}. `PEERS_ONLY=gpt make peers`.\n'
     yield f'A step of {LAYERS} layers, width {WIDTH}, vocabulary {VOCABULARY}: {BATCH} x {CONTEXT} tokens, {THREADS} threads, each row a process of its own;'
-    yield f'medians of {STEPS} steps after the first' + (f', of {ROUNDS} turns' if ROUNDS > 1 else '') + '.\n'
+    yield f'medians of {STEPS} steps after the first, tokens/s by the wall' + (f', of {ROUNDS} turns' if ROUNDS > 1 else '') + '.\n'
     yield '| | CPU s a step | tokens/s | peak MB |\n|---|--:|--:|--:|'
     for name, told in whole:
         yield f'| {name} | {told} | | |' if isinstance(told, str) else f'| {name} | {told[0]:.1f} | {told[1]:.0f} | {told[2] / 1e6:,.0f} |'

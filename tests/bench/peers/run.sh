@@ -41,14 +41,15 @@ if ! has 'torch, numpy'; then
     pip --timeout 30 bitsandbytes || echo "peers: no bitsandbytes: $(grep -v '^ ' "$work/pip.log" | tail -n 1)" >&2
     has 'torch, numpy' || skip "what PyPI has does not start on this machine: $(tail -n 1 "$work/import.log")"
 fi
-$compiler -O2 -fPIC -shared -DMEMOPT_PTHREADS -pthread -I"$root" "$here/glue.c" -o "$work/glue.so" -lm || exit 1
-$compiler -O2 -I"$root" "$root/tests/quant_tool.c" -o "$work/quant_tool" -lm || exit 1
 peer() { # name, arguments
     [ -z "${PEERS_ONLY:-}" ] || [ "$PEERS_ONLY" = "$1" ] || return 0
     name=$1; shift
     "$venv/bin/python" "$here/$name.py" "$@"
 }
-${MAKE:-make} -C "$root" -s build/train_gpt_mpi >/dev/null 2>&1 # where there is no MPI, ranks.py says so
 peer gpt "$root/build/train_gpt" "$root/build/bench_gemm" "$root/tests/bench/results" || exit 1
+[ "${PEERS_ONLY:-}" != gpt ] || exit 0
+$compiler -O2 -fPIC -shared -DMEMOPT_PTHREADS -pthread -I"$root" "$here/glue.c" -o "$work/glue.so" -lm || exit 1
+$compiler -O2 -I"$root" "$root/tests/quant_tool.c" -o "$work/quant_tool" -lm || exit 1
+${MAKE:-make} -C "$root" -s build/train_gpt_mpi >/dev/null 2>&1 # where there is no MPI, ranks.py says so
 ! has bitsandbytes || peer peers "$work/glue.so" "$work/quant_tool" || exit 1
 peer fused "$work/glue.so" && peer attention "$work/glue.so" && peer ranks "$root/build/train_gpt" "$root/build/train_gpt_mpi"

@@ -4,7 +4,8 @@ and the products of bench_gemm. Writes FOLDER/peers-PROCESSOR.md. Linux; started
 The step: the same GPT-2 (learned positions, tied head, GELU by tanh), the same tokens, AdamW. What is not to be had here is a row that says so.
   PEERS_GPT="12 768 12 1024 50257 4"   layers, width, heads, context, vocabulary, batch: 124M
   PEERS_GPT_STEPS=2    steps that are timed, after one that is not    PEERS_GPT_ROUNDS=1    PEERS_GPT_THREADS=2
-  PEERS_GPT_LIMIT=60   seconds that a first step may take             PEERS_GPT_SHAPES=     products with this in their name
+  PEERS_GPT_LIMIT=60   seconds that a first step may take; more where others use the machine, too
+  PEERS_GPT_SHAPES=    products with this in their name
   PEERS_MISSING=       why there is no torch"""
 import json, os, re, signal, statistics, subprocess, sys, threading, time
 sys.dont_write_bytecode = True
@@ -54,8 +55,9 @@ def torch_run(mode):
 def command_of(program, row):
     if not isinstance(row, list):
         return [sys.executable, __file__, '--torch', row]
-    size = zip(('layers', 'width', 'heads', 'context', 'vocab', 'batch'), (LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, BATCH))
-    return [program, '--threads', str(THREADS), '--steps', str(STEPS + 1), *row, *(word for name, value in size for word in ('--' + name, str(value)))]
+    switches = dict(layers=LAYERS, width=WIDTH, heads=HEADS, context=CONTEXT, vocab=VOCABULARY, batch=BATCH, threads=THREADS, steps=STEPS + 1,
+                    data=os.path.join(ROOT, 'examples', 'text.txt'))
+    return [program, *row, *(word for name, value in switches.items() for word in ('--' + name, str(value)))]
 
 
 def watched(command):

@@ -4770,9 +4770,9 @@ extern long    syscall(long number, ...);
    take a fifth of its time and save nothing of it. gcc makes one instruction a byte of memcpy() there: what is long is
    copied by memopt_i_copy(). */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && defined(__OPTIMIZE__)
-#  define MEMOPT_I_SMALL _Pragma("GCC optimize(\"Os,no-tree-vrp,no-thread-jumps,no-tree-pta,no-tree-pre,no-ivopts,\
-no-tree-dominator-opts,no-tree-loop-optimize,no-tree-loop-vectorize,no-tree-slp-vectorize,no-expensive-optimizations,\
-no-rerun-cse-after-loop,no-cse-follow-jumps,no-schedule-insns2\")")
+#  define MEMOPT_I_SMALL _Pragma("GCC optimize(\"Os,no-tree-sra,no-tree-vrp,no-thread-jumps,no-tree-pta,no-tree-pre,\
+no-ivopts,no-tree-dominator-opts,no-tree-loop-optimize,no-tree-loop-vectorize,no-tree-slp-vectorize,\
+no-expensive-optimizations,no-rerun-cse-after-loop,no-cse-follow-jumps,no-schedule-insns2\")")
 #  define MEMOPT_I_SMALL_BEGIN _Pragma("GCC push_options") MEMOPT_I_SMALL
 #  define MEMOPT_I_SMALL_END   _Pragma("GCC pop_options")
 #  pragma GCC push_options
@@ -10422,8 +10422,6 @@ static void memopt_i_search_set_up(memopt_i_search *s) {
     s->unit = memopt_i_search_unit(p);
 }
 
-MEMOPT_I_SMALL_END
-
 static void memopt_i_search_save_best(memopt_i_search *s) {
     memopt_i_plan *p = s->p;
     size_t k;
@@ -10483,8 +10481,6 @@ static void memopt_i_search_improve(memopt_i_search *s) {
     }
 }
 
-MEMOPT_I_SMALL_BEGIN
-
 static void memopt_i_search_lay_out(memopt_i_search *s, memopt_carver *c) {
     const size_t n = s->count;
     const size_t sections = s->p->section_count;
@@ -10500,8 +10496,6 @@ static void memopt_i_search_lay_out(memopt_i_search *s, memopt_carver *c) {
     s->ranked = (uint32_t *)memopt_carve(c, n, sizeof *s->ranked, 0);
     s->failures = (uint32_t *)memopt_carve(c, sections, sizeof *s->failures, 0);
 }
-
-MEMOPT_I_SMALL_END
 
 static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t *work) {
     memopt_carver count = memopt_carver_begin(NULL);
@@ -10526,8 +10520,6 @@ static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t
     if (s.work == s.work_limit) p->cut |= MEMOPT_PLAN_CUT_WORK;
     memopt_i_free(&p->host, c.base, c.bytes, MEMOPT_I_HOST_ALIGN);
 }
-
-MEMOPT_I_SMALL_BEGIN
 
 /* ---- the call ---- */
 
@@ -10570,8 +10562,6 @@ static void memopt_i_plan_goal(memopt_i_plan *p, size_t capacity) {
     }
     p->goal = memopt_i_max(p->proven, capacity);
 }
-
-MEMOPT_I_SMALL_END
 
 static memopt_status memopt_i_plan_run(memopt_i_plan *p, const memopt_plan_options *options, memopt_plan_result *r) {
     memopt_status s;
@@ -10645,6 +10635,7 @@ MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count
     if (result) *result = r;
     return MEMOPT_OK;
 }
+MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x01 /* for memory */
@@ -30213,7 +30204,6 @@ static int memopt_i_attention_ends(const memopt_ops *ops, const memopt_attention
     memopt_i_ops_must_fit(o, "scratch", !memopt_i_ops_bytes(o, o->workers, t->part, &bytes));
     return memopt_i_ops_ends(o, bytes);
 }
-MEMOPT_I_SMALL_END
 
 /* ---- what a worker works on ---- */
 static memopt_i_attention_worker memopt_i_attention_begin(const memopt_i_attention *t, size_t sequence, size_t head,
@@ -30249,13 +30239,6 @@ static void *memopt_i_attention_to(const memopt_i_attention_worker *w, memopt_i_
     return memopt_i_row_to(data, w->t->a.type, memopt_i_attention_at(w, kind, row));
 }
 
-/* `count` rows of the head become 0. */
-static void memopt_i_attention_clear(const memopt_i_attention_worker *w, memopt_i_attention_kind kind, void *data,
-                                     size_t row, size_t count) {
-    const size_t bytes = w->t->a.width * memopt_type_bytes(w->t->a.type);
-    for (; count; --count, ++row) memset(memopt_i_attention_to(w, kind, data, row), 0, bytes);
-}
-
 static void memopt_i_attention_put(const memopt_i_attention_worker *w, memopt_i_attention_kind kind, void *data,
                                    size_t row, const float *rows, size_t count) {
     const memopt_attention *a = &w->t->a;
@@ -30264,6 +30247,14 @@ static void memopt_i_attention_put(const memopt_i_attention_worker *w, memopt_i_
     for (i = 0; i < count; ++i)
         memopt_i_row_store(w->t->o.level, data, a->type, memopt_i_attention_at(w, kind, row + i), rows + i * a->width,
                            a->width);
+}
+MEMOPT_I_SMALL_END
+
+/* `count` rows of the head become 0. */
+static void memopt_i_attention_clear(const memopt_i_attention_worker *w, memopt_i_attention_kind kind, void *data,
+                                     size_t row, size_t count) {
+    const size_t bytes = w->t->a.width * memopt_type_bytes(w->t->a.type);
+    for (; count; --count, ++row) memset(memopt_i_attention_to(w, kind, data, row), 0, bytes);
 }
 
 /* A row of a block becomes what products take: its `valid` numbers, of bf16 where the operands are, and then zeros. */
@@ -30349,8 +30340,6 @@ static void memopt_i_attention_gather(const memopt_i_attention_worker *w, const 
     p.accumulate = 1;
     memopt_i_attention_multiply(w, &p, diagonal);
 }
-
-MEMOPT_I_SMALL_END
 
 /* ---- whole rows ---- */
 /* How many of `columns`, the first of which is `first`, a row may see. */
@@ -30641,7 +30630,6 @@ static void memopt_i_attention_queries_chunk(void *task, size_t chunk, int worke
     if (rows) memopt_i_attention_online_queries(&w, first, rows);
 }
 
-MEMOPT_I_SMALL_BEGIN
 static memopt_status memopt_i_attention_run(memopt_i_attention *t, size_t chunks, memopt_task_fn *fn) {
     return memopt_i_ops_end(&t->o, memopt_i_ops_run(&t->o, t->part, chunks, fn, t));
 }

@@ -30709,10 +30709,11 @@ enum {
     V(norm_rest) = V(norm_strip) == 1 ? V(row) - 1 : V(row) /* behind the groups, at most so many at a time */
 };
 
+/* Scalar code has floats at hand; words become floats, and come from them, in functions apart, as rests do. */
 MEMOPT_I_INLINE_FN void R(norm_read)(R(floats) *to, const void *from, memopt_type type, size_t at, size_t n) {
     float part[V(row)];
 
-    if (n == V(norm_group)) R(typed_read)(to, from, type, at, n);
+    if (V(width) > 1 && n == V(norm_group)) R(typed_read)(to, from, type, at, n);
     else if (type == MEMOPT_TYPE_F32) to[0] = R(read)((const float *)from + at, n);
     else {
         V(part_read)(part, from, type, at, n);
@@ -30723,7 +30724,8 @@ MEMOPT_I_INLINE_FN void R(norm_read)(R(floats) *to, const void *from, memopt_typ
 MEMOPT_I_INLINE_FN void R(norm_write)(void *to, memopt_type type, size_t at, const R(floats) *x, size_t n) {
     float part[V(row)];
 
-    if (n == V(norm_group)) R(typed_write)(to, type, at, x, n);
+    if (V(width) > 1 && n == V(norm_group)) R(typed_write)(to, type, at, x, n);
+    else if (V(width) == 1 && type == MEMOPT_TYPE_F32) R(write)((float *)to + at, x[0], n);
     else {
         R(write)(part, x[0], V(row));
         V(part_write)(to, type, at, part, n);

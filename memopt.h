@@ -4767,12 +4767,13 @@ extern long    syscall(long number, ...);
 #  define MEMOPT_I_HOST_DEVICE
 #endif
 /* Between the two stands control code: checks, setting up, reports. It is compiled for size, and without passes that
-   take a fifth of its time and save nothing of it. gcc makes one instruction a byte of memcpy() there: what is long is
-   copied by memopt_i_copy(). */
+   take a fifth of its time and save nothing of it, or make it longer: a jump to what is called last repeats how a
+   function ends. gcc makes one instruction a byte of memcpy() there: what is long is copied by memopt_i_copy(). */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && defined(__OPTIMIZE__)
 #  define MEMOPT_I_SMALL _Pragma("GCC optimize(\"Os,no-tree-sra,no-tree-vrp,no-thread-jumps,no-tree-pta,no-tree-pre,\
 no-ivopts,no-tree-dominator-opts,no-tree-loop-optimize,no-tree-loop-vectorize,no-tree-slp-vectorize,\
-no-expensive-optimizations,no-rerun-cse-after-loop,no-cse-follow-jumps,no-schedule-insns2\")")
+no-optimize-sibling-calls,no-shrink-wrap,no-expensive-optimizations,no-rerun-cse-after-loop,\
+no-cse-follow-jumps,no-schedule-insns2\")")
 #  define MEMOPT_I_SMALL_BEGIN _Pragma("GCC push_options") MEMOPT_I_SMALL
 #  define MEMOPT_I_SMALL_END   _Pragma("GCC pop_options")
 #  pragma GCC push_options

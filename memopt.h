@@ -14400,8 +14400,7 @@ V_FN void V(small_stochastic)(void *dst, const float *src, size_t n, int kind, i
     }
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE void V(kind_from_f32)(uint8_t *dst, const float *src, size_t n, int kind, int saturate,
-                                                  int stream) {
+V_FN void V(small_from_f32)(uint8_t *dst, const float *src, size_t n, int kind, int saturate, int stream) {
     const memopt_i_format f = memopt_i_format_of(kind, saturate);
     const V(ints) half = V(i_set)(0x7fffffffu); /* just below it */
     const size_t two = 2 * V(width);
@@ -14415,11 +14414,6 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(kind_from_f32)(uint8_t *dst, const float *src
     }
     V(end)();
     memopt_i_small_codes(dst, src, i, n, kind, saturate, NULL, 0);
-}
-
-V_FN void V(small_from_f32)(uint8_t *dst, const float *src, size_t n, int kind, int saturate, int stream) {
-    if (kind == MEMOPT_I_E4M3) V(kind_from_f32)(dst, src, n, MEMOPT_I_E4M3, saturate, stream);
-    else V(kind_from_f32)(dst, src, n, MEMOPT_I_E5M2, saturate, stream);
 }
 
 /* The 8-bit formats are f16 cut short: e5m2 as it is, e4m3 with a bias that is 8 less, and another NaN. */

@@ -30234,6 +30234,15 @@ static void *memopt_i_attention_to(const memopt_i_attention_worker *w, memopt_i_
     return memopt_i_row_to(data, w->t->a.type, memopt_i_attention_at(w, kind, row));
 }
 
+MEMOPT_I_SMALL_END
+
+/* `count` rows of the head become 0. */
+static void memopt_i_attention_clear(const memopt_i_attention_worker *w, memopt_i_attention_kind kind, void *data,
+                                     size_t row, size_t count) {
+    const size_t bytes = w->t->a.width * memopt_type_bytes(w->t->a.type);
+    for (; count; --count, ++row) memset(memopt_i_attention_to(w, kind, data, row), 0, bytes);
+}
+
 static void memopt_i_attention_put(const memopt_i_attention_worker *w, memopt_i_attention_kind kind, void *data,
                                    size_t row, const float *rows, size_t count) {
     const memopt_attention *a = &w->t->a;
@@ -30242,14 +30251,6 @@ static void memopt_i_attention_put(const memopt_i_attention_worker *w, memopt_i_
     for (i = 0; i < count; ++i)
         memopt_i_row_store(w->t->o.level, data, a->type, memopt_i_attention_at(w, kind, row + i), rows + i * a->width,
                            a->width);
-}
-MEMOPT_I_SMALL_END
-
-/* `count` rows of the head become 0. */
-static void memopt_i_attention_clear(const memopt_i_attention_worker *w, memopt_i_attention_kind kind, void *data,
-                                     size_t row, size_t count) {
-    const size_t bytes = w->t->a.width * memopt_type_bytes(w->t->a.type);
-    for (; count; --count, ++row) memset(memopt_i_attention_to(w, kind, data, row), 0, bytes);
 }
 
 /* A row of a block becomes what products take: its `valid` numbers, of bf16 where the operands are, and then zeros. */
@@ -30335,6 +30336,7 @@ static void memopt_i_attention_gather(const memopt_i_attention_worker *w, const 
     p.accumulate = 1;
     memopt_i_attention_multiply(w, &p, diagonal);
 }
+MEMOPT_I_SMALL_END
 
 /* ---- whole rows ---- */
 /* How many of `columns`, the first of which is `first`, a row may see. */
@@ -30400,6 +30402,7 @@ static void memopt_i_attention_backward_rows(const memopt_i_attention_worker *w,
                               stride);
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* A key head of a sequence, and all query heads that share it. */
 static void memopt_i_attention_backward_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_attention *t = (const memopt_i_attention *)task;
@@ -30430,6 +30433,7 @@ static void memopt_i_attention_backward_chunk(void *task, size_t chunk, int work
     memopt_i_attention_put(&w, MEMOPT_I_ATTENTION_KEY, a->grad_keys, 0, keys, w.used);
     memopt_i_attention_put(&w, MEMOPT_I_ATTENTION_KEY, a->grad_values, 0, values, w.used);
 }
+MEMOPT_I_SMALL_END
 
 /* ---- online ---- */
 /* Where a row's exponentials count from: its largest score, or 0 where there is none but -infinity. */
@@ -30533,6 +30537,7 @@ static int memopt_i_attention_tile(const memopt_i_attention_worker *w, size_t fi
     return 1;
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* A tile's columns, and all rows of a head that see them: gradients of keys and values, and with floats of queries. */
 static void memopt_i_attention_online_head(const memopt_i_attention_worker *w, size_t at, size_t columns) {
     const memopt_attention *a = &w->t->a;

@@ -4776,8 +4776,6 @@ no-optimize-sibling-calls,no-shrink-wrap,no-expensive-optimizations,no-rerun-cse
 no-cse-follow-jumps,no-schedule-insns2\")")
 #  define MEMOPT_I_SMALL_BEGIN _Pragma("GCC push_options") MEMOPT_I_SMALL
 #  define MEMOPT_I_SMALL_END   _Pragma("GCC pop_options")
-#  pragma GCC push_options
-#  pragma GCC optimize("align-functions=1,align-jumps=1") /* loops stay aligned; popped at the end of the file */
 #else
 #  define MEMOPT_I_SMALL_BEGIN
 #  define MEMOPT_I_SMALL_END
@@ -45850,9 +45848,6 @@ MEMOPT_I_SMALL_END
 #endif /* groups */
 /* @section end : platform */
 
-#if defined(MEMOPT_I_SMALL)
-#  pragma GCC pop_options
-#endif
 #if defined(__GNUC__)
 #  pragma GCC diagnostic pop
 #elif defined(_MSC_VER)

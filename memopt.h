@@ -4770,7 +4770,7 @@ extern long    syscall(long number, ...);
    take a fifth of its time and save nothing of it, or make it longer: a jump to what is called last repeats how a
    function ends. gcc makes one instruction a byte of memcpy() there: what is long is copied by memopt_i_copy(). */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && defined(__OPTIMIZE__)
-#  define MEMOPT_I_SMALL _Pragma("GCC optimize(\"Os,no-tree-sra,no-tree-vrp,no-thread-jumps,no-tree-pta,no-tree-pre,\
+#  define MEMOPT_I_SMALL _Pragma("GCC optimize(\"Os,no-tree-sra,no-thread-jumps,no-tree-pta,no-tree-pre,\
 no-ivopts,no-tree-dominator-opts,no-tree-loop-optimize,no-tree-loop-vectorize,no-tree-slp-vectorize,\
 no-optimize-sibling-calls,no-shrink-wrap,no-expensive-optimizations,no-rerun-cse-after-loop,\
 no-cse-follow-jumps,no-schedule-insns2\")")
@@ -45816,6 +45816,11 @@ MEMOPT_I_SMALL_END
 #  endif
 #endif
 
+/* There what a call begins with is of no weight: only loops are aligned. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#  pragma GCC push_options
+#  pragma GCC optimize("align-functions=1,align-jumps=1")
+#endif
 #if defined(MEMOPT_I_X86)
 #  define MEMOPT_I_WIDTH 8
 #  include MEMOPT_HEADER
@@ -45829,6 +45834,9 @@ MEMOPT_I_SMALL_END
 #  define MEMOPT_I_WIDTH 4
 #  include MEMOPT_HEADER
 #  undef MEMOPT_I_WIDTH
+#endif
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#  pragma GCC pop_options
 #endif
 
 #pragma pop_macro("V")

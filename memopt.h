@@ -26838,7 +26838,10 @@ static void memopt_i_gemm_tile_run(const memopt_i_gemm_work *w, const memopt_i_g
     else w->kernels->chains(t);
 }
 
-/* The tiles of one panel. Where it is not full, they are computed beside the result. */
+static const float memopt_i_gemm_zeros[MEMOPT_I_GEMM_TILE_COLUMNS_MAX] = { 0 };
+
+/* The tiles of one panel, which begin with `begin`, or zeros where it is NULL. Where the panel is not full, they are
+   computed beside the result. */
 static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t at, size_t depth, const float *begin,
                                 size_t begin_row) {
     const memopt_i_gemm_kernels *kernels = c->work->kernels;
@@ -26865,7 +26868,7 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
             t.right = c->panel;
             memopt_i_gemm_triangle_tile(&t, c->work->diagonal, c->work->left.transposed, c->i + i, at, depth);
         }
-        t.from = begin + i * begin_row + j;
+        t.from = begin ? begin + i * begin_row + j : memopt_i_gemm_zeros;
         t.from_row = begin_row;
         t.to = c->to + i * c->to_row + j;
         t.to_row = c->to_row;
@@ -26923,7 +26926,6 @@ static void memopt_i_gemm_column(memopt_i_gemm_chunk *c, size_t j, const float *
 }
 
 static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
-    static const float zeros[MEMOPT_I_GEMM_COLUMNS] = { 0 };
     const memopt_i_gemm_work *w = (const memopt_i_gemm_work *)task;
     const memopt_product *p = w->product;
     const int is_aside = memopt_i_gemm_is_aside(w);
@@ -26943,7 +26945,7 @@ static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
                     : (float *)p->result + c.i * p->result_stride + c.j;
     c.to_row = is_aside ? w->wide : p->result_stride;
     if (p->accumulate && is_aside) memopt_i_gemm_result(&c, 0);
-    begin = p->accumulate ? c.to : p->bias ? p->bias + c.j : zeros;
+    begin = p->accumulate ? c.to : p->bias ? p->bias + c.j : NULL;
     memopt_i_gemm_left_begin(&c);
     do {
         memopt_i_gemm_left(&c);
@@ -27347,8 +27349,6 @@ static void memopt_i_tiles_cross(const memopt_i_tiles_chunk *c, memopt_i_tiles_w
         for (r = 0; r < m; ++r)
             memopt_i_to_f32(w->level, left + 32 * r, packed + r * strip_row, MEMOPT_TYPE_BF16, depth);
         for (row = 0; row < m; row += w->kernels->tall) {
-            static const float zeros[MEMOPT_I_TILES] = { 0 };
-
             memset(&t, 0, sizeof t);
             t.rows = memopt_i_min(w->kernels->tall, m - row);
             t.wide = MEMOPT_I_TILES;
@@ -27356,7 +27356,7 @@ static void memopt_i_tiles_cross(const memopt_i_tiles_chunk *c, memopt_i_tiles_w
             t.left_row = 32;
             t.left_step = 1;
             t.right = right;
-            t.from = walk->from ? walk->from + row * walk->from_row : zeros;
+            t.from = walk->from ? walk->from + row * walk->from_row : memopt_i_gemm_zeros;
             t.from_row = walk->from ? walk->from_row : 0;
             t.to = walk->to + row * walk->to_row;
             t.to_row = walk->to_row;

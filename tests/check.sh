@@ -620,7 +620,7 @@ knows() { # key.sh names every file that the compiler reads
         action=$1; shift
         sh tests/key.sh files "sh tests/check.sh $action x" >"$work/named"
         "$@" -DMEMOPT_I_IMPLEMENTED -MM -I. >"$work/rules" || exit 1 # the implementation includes the header alone
-        tr ' \\' '\n\n' <"$work/rules" | grep -v -E '^/|:$|^$' | sed 's,[a-z0-9_]*/\.\./,,' | sort -u >"$work/read"
+        tr ' \\' '\n\n' <"$work/rules" | grep -v -E '^/|:$|^$' | sed ':a;s,[a-z0-9_]*/\.\./,,;ta' | sort -u >"$work/read"
         grep -q '^memopt.h$' "$work/read" || skip "$1 does not list what is included (-MM)"
         comm -23 "$work/read" "$work/named" | grep . && fail "these are not named for $action"
     }
@@ -764,7 +764,7 @@ zeroed() { # `memopt_x x = { 0 };` compiles for every struct that is declared, a
     } >"$work/zeroed.c"
     count=$(grep -c '= { 0 }' "$work/zeroed.c")
     echo "$count structs"
-    [ "$count" -ge 141 ] || fail "the check itself sees too few"
+    [ "$count" -ge 131 ] || fail "the check itself sees too few"
     $CC -std=c99 -Wall -Wno-missing-braces -Werror -I. -fsyntax-only "$work/zeroed.c" || fail "not in C"
     $CXX -x c++ -std=c++11 -Wall -Wno-missing-braces -Werror -I. -fsyntax-only "$work/zeroed.c" || fail "not in C++"
 }

@@ -88,7 +88,7 @@ static inline memopt_status machine_now(machine_watch *w, uint64_t *now) {
 }
 
 /* The median time of up to `tries` runs, fewer if the time is over, but at least three. */
-static inline memopt_status machine_time(machine_watch *w, machine_run_fn *run, int tries, double *seconds) {
+static inline memopt_status machine_time(machine_watch *w, machine_run_fn *work, int tries, double *seconds) {
     double took[MACHINE_TRIES];
     uint64_t begun = 0, from, now = 0;
     memopt_status s = machine_now(w, &begun);
@@ -98,7 +98,7 @@ static inline memopt_status machine_time(machine_watch *w, machine_run_fn *run, 
         double spent;
         int at;
 
-        s = run(w);
+        s = work(w);
         if (!s) s = machine_now(w, &now);
         spent = 1e-9 * (double)(now > from ? now - from : 1);
         for (at = n; at && took[at - 1] > spent; --at) took[at] = took[at - 1];

@@ -7554,7 +7554,7 @@ MEMOPT_API const memopt_ledger_event *memopt_ledger_next_event(const memopt_ledg
 
 MEMOPT_API const memopt_ledger_block *memopt_ledger_next_block(const memopt_ledger *ledger,
                                                                const memopt_ledger_block *before) {
-    size_t at = before ? (size_t)(before - ledger->blocks) + 1 : 0;
+    size_t at = ledger && before ? (size_t)(before - ledger->blocks) + 1 : 0;
 
     while (ledger && at < ledger->block_slots && !ledger->blocks[at].address) ++at;
     return ledger && at < ledger->block_slots ? &ledger->blocks[at] : NULL;
@@ -7562,7 +7562,7 @@ MEMOPT_API const memopt_ledger_block *memopt_ledger_next_block(const memopt_ledg
 
 MEMOPT_API const memopt_ledger_segment *memopt_ledger_next_segment(const memopt_ledger *ledger,
                                                                    const memopt_ledger_segment *before) {
-    const size_t at = before ? (size_t)(before - ledger->segments) + 1 : 0;
+    const size_t at = ledger && before ? (size_t)(before - ledger->segments) + 1 : 0;
 
     return ledger && at < ledger->segment_count ? &ledger->segments[at] : NULL;
 }

@@ -25943,7 +25943,7 @@ MEMOPT_I_SMALL_END
               they are and whatever they would meet; a product with 0 would let an infinity through as NaN. The depths
               that only some rows of a tile take come before those that all of them take, or after them.
    Cost       Beside the multiply-adds: packing, of the right operand 1 / (rows of a chunk) for each, of the left one
-              1 / (columns of a chunk). A right operand that lies transposed is turned on the way.
+              1 / (columns of a chunk). A right operand that lies transposed is transposed on the way.
    Trap       Rows of a left operand whose stride is a multiple of 4 KiB fall into the same few lines of the first-level
               cache: so they are copied even where they are read only once or twice. Panels and tiles lie in pieces of
               128 bytes at a stride, which the processor does not fetch ahead by itself; where all of it is near, asking
@@ -25952,7 +25952,7 @@ MEMOPT_I_SMALL_END
 
 #define MEMOPT_I_GEMM_DEPTH 192 /* of a block; with 32 columns: 24 KiB of the right operand */
 #define MEMOPT_I_GEMM_ROWS  384 /* of a chunk, at most; with that depth: 288 KiB of the left operand */
-#define MEMOPT_I_GEMM_TURNED 128 /* columns of a chunk, from which on turning rows of floats pays */
+#define MEMOPT_I_GEMM_TRANSPOSE_MIN 128 /* columns of a chunk from which on transposing rows of floats pays */
 #define MEMOPT_I_GEMM_TILE(tall) ((tall) * MEMOPT_I_GEMM_DEPTH + 16) /* from a tile of the left operand to the next */
 #define MEMOPT_I_GEMM_BLOCK (MEMOPT_I_GEMM_ROWS / 4 * MEMOPT_I_GEMM_TILE(4)) /* a tile has four rows or more */
 #define MEMOPT_I_GEMM_COLUMNS           768 /* columns of a chunk, at most */
@@ -26089,8 +26089,9 @@ typedef struct memopt_i_gemm_kernels {
     void (*tile)(const memopt_i_gemm_tile *t);
     void (*chains)(const memopt_i_gemm_tile *t); /* bf16 times bf16; while denormals are 0 */
     void (*deal)(float *to, const float *from, size_t n);
-    void (*turn)(float *to, const memopt_i_gemm_side *s, size_t i, size_t n, size_t at, size_t depth); /* or NULL */
     void (*pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at, size_t depth);
+    /* NULL where rows of the left operand are copied as they lie */
+    void (*transpose_left)(float *to, const memopt_i_gemm_side *s, size_t i, size_t n, size_t at, size_t depth);
 } memopt_i_gemm_kernels;
 #endif /* ---- from here: once for each width, see `vec` ---- */
 /* The tile: rows of two vectors, as many as there are registers for their sums. */
@@ -26238,12 +26239,15 @@ typedef struct V(chain_rows) { /* some rows of a tile */
 
 typedef struct V(chain_sums) { V(floats) a[V(few)], b[V(few)]; } V(chain_sums);
 
-/* Between depths of the left operand; for 8 lanes a constant, as `gemm_turn` has packed it. */
+/* From a depth of the left operand to the next; with 8 lanes a constant, as gemm_transpose_left() packs it. */
+V_FN MEMOPT_I_ALWAYS_INLINE size_t V(chain_left_step)(const memopt_i_gemm_tile *t) {
 #  if MEMOPT_I_WIDTH == 8
-#    define V_STEP(tile) ((size_t)V(tall))
+    (void)t;
+    return V(tall);
 #  else
-#    define V_STEP(tile) ((tile)->left_step)
+    return t->left_step;
 #  endif
+}
 
 V_FN MEMOPT_I_ALWAYS_INLINE V(chain_sums) V(chain_zero)(void) {
     V(chain_sums) s;
@@ -26290,7 +26294,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_block)(V(chain_sums) *even, V(chain_sum
 V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_whole)(const V(chain_rows) *q, size_t at, size_t end, const float *from,
                                                 size_t from_row) {
     const memopt_i_gemm_tile *t = q->tile;
-    const size_t step = V_STEP(t), to_row = t->to_row, count = q->count;
+    const size_t step = V(chain_left_step)(t), to_row = t->to_row, count = q->count;
     const float *right = t->right + at * 2 * V(width), *stop = t->right + end * 2 * V(width);
     const float *left[V(few)];
     float *to = t->to + q->first * to_row;
@@ -26325,12 +26329,13 @@ V_FN void V(chain_part)(const V(chain_rows) *q, size_t r, size_t at, size_t end,
     const memopt_i_gemm_tile *t = q->tile;
     const size_t low = memopt_i_max(at, q->from[r]), high = memopt_i_min(end, q->to[r]);
     const size_t last = (t->place + high - 1) % MEMOPT_I_CHAIN_DEPTH;
+    const size_t step = V(chain_left_step)(t);
     V(floats) even_a = V(set)(0), even_b = V(set)(0), odd_a = V(set)(0), odd_b = V(set)(0);
     V(floats) a = V(load)(from), b = V(load)(from + V(width));
     size_t k;
 
     for (k = low; k < high; ++k) {
-        const V(floats) x = V(set)(q->left[r][k * V_STEP(t)]);
+        const V(floats) x = V(set)(q->left[r][k * step]);
         const float *right = t->right + k * 2 * V(width);
 
         if ((t->place + k) % 2) {
@@ -26399,7 +26404,6 @@ V_FN MEMOPT_I_FLATTEN void V(gemm_chains)(const memopt_i_gemm_tile *t) {
         V(chain_blocks)(&q);
     }
 }
-#  undef V_STEP
 #endif
 
 /* A depth of a chunk's rows, to their tiles. Whole vectors, of which the next depth overwrites what is too much. */
@@ -26437,7 +26441,7 @@ V_FN __m256 V(gemm_lift)(const unsigned char *p, size_t step, int type) {
 }
 
 /* Eight depths of eight columns of bf16, column i at p[i]. A word holds two depths, which become floats by a shift and
-   by a mask: so words are turned, half as many. */
+   by a mask: so words are transposed, half as many. */
 V_FN void V(gemm_transpose_bf16)(float *to, size_t stride, const unsigned char *const *p, size_t at) {
     __m256i a[4], b[4];
     size_t i;
@@ -26617,7 +26621,7 @@ static void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, si
 #if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 8
 /* Six rows as they lie, at depths 0..depth by eight. Two of the eight lanes take a row twice: the next depth overwrites
    them. */
-V_FN void V(gemm_turn_tile)(float *to, const memopt_i_gemm_side *s, size_t i, size_t at, size_t depth, int type) {
+V_FN void V(gemm_transpose_tile)(float *to, const memopt_i_gemm_side *s, size_t i, size_t at, size_t depth, int type) {
     const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2;
     const size_t stride = s->stride * size;
     const unsigned char *row[8];
@@ -26641,30 +26645,31 @@ V_FN void V(gemm_turn_tile)(float *to, const memopt_i_gemm_side *s, size_t i, si
 }
 
 /* Rows of a chunk as they lie, to tiles of which rows lie side by side for each depth. */
-V_FN MEMOPT_I_FLATTEN void V(gemm_turn)(float *to, const memopt_i_gemm_side *s, size_t i, size_t n, size_t at,
-                                        size_t depth) {
+V_FN MEMOPT_I_FLATTEN void V(gemm_transpose_left)(float *to, const memopt_i_gemm_side *s, size_t i, size_t n,
+                                                  size_t at, size_t depth) {
     const size_t end = i + n;
     size_t deep;
 
     for (; i < end; i += V(tall), to += MEMOPT_I_GEMM_TILE(V(tall))) {
         deep = end - i < V(tall) ? 0 : depth - depth % 8;
-        if (s->type == MEMOPT_TYPE_F32) V(gemm_turn_tile)(to, s, i, at, deep, MEMOPT_TYPE_F32);
-        else if (s->type == MEMOPT_TYPE_BF16) V(gemm_turn_tile)(to, s, i, at, deep, MEMOPT_TYPE_BF16);
-        else V(gemm_turn_tile)(to, s, i, at, deep, MEMOPT_TYPE_F16);
+        if (s->type == MEMOPT_TYPE_F32) V(gemm_transpose_tile)(to, s, i, at, deep, MEMOPT_TYPE_F32);
+        else if (s->type == MEMOPT_TYPE_BF16) V(gemm_transpose_tile)(to, s, i, at, deep, MEMOPT_TYPE_BF16);
+        else V(gemm_transpose_tile)(to, s, i, at, deep, MEMOPT_TYPE_F16);
         memopt_i_gemm_right(to, V(tall), s, i, 0, memopt_i_min(V(tall), end - i), at, deep, depth);
     }
 }
-#  define V_TURN V(gemm_turn)
-#else
-#  define V_TURN NULL
 #endif
 
 V_HOST_FN const memopt_i_gemm_kernels *V(gemm_kernels)(void) {
     static const memopt_i_gemm_kernels kernels = { V(tall), 2 * V(width), V(gemm_tile), V(gemm_chains),
-                                                   V(gemm_deal), V_TURN, V(gemm_pack) };
+                                                   V(gemm_deal), V(gemm_pack),
+#if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 8
+                                                   V(gemm_transpose_left) };
+#else
+                                                   NULL };
+#endif
     return &kernels;
 }
-#undef V_TURN
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(const memopt_i_gemm_kernels *, gemm_kernels, (void))
@@ -26700,7 +26705,7 @@ typedef struct memopt_i_gemm_chunk {
     const float *left;          /* in the block, or where it lies */
     size_t  left_tile, left_row, left_step; /* from a tile to the next, from a row, from a depth */
     size_t  at, end;            /* depths of which the left operand is packed: few rows allow for many */
-    int     left_stays, left_turns; /* it is read where it lies; its rows are turned */
+    int     left_stays, left_transposes; /* it is read where it lies; its rows are transposed */
     float  *to;                 /* the elements as floats */
     size_t  to_row;
 } memopt_i_gemm_chunk;
@@ -26714,13 +26719,13 @@ static void memopt_i_gemm_left_begin(memopt_i_gemm_chunk *c) {
     const size_t tall = w->kernels->tall;
 
     c->left_stays = s->type == MEMOPT_TYPE_F32 && c->columns <= 2 * w->kernels->wide && s->stride % 256;
-    c->left_turns = !s->transposed && w->kernels->turn
-                    && (s->type != MEMOPT_TYPE_F32 || c->columns >= MEMOPT_I_GEMM_TURNED);
+    c->left_transposes = !s->transposed && w->kernels->transpose_left
+                         && (s->type != MEMOPT_TYPE_F32 || c->columns >= MEMOPT_I_GEMM_TRANSPOSE_MIN);
     if (c->left_stays) {
         c->left_row = s->transposed ? 1 : s->stride;
         c->left_step = s->transposed ? s->stride : 1;
         c->left_tile = tall * c->left_row;
-    } else if (s->transposed || c->left_turns) {
+    } else if (s->transposed || c->left_transposes) {
         c->left_row = 1;
         c->left_step = tall;
         c->left_tile = MEMOPT_I_GEMM_TILE(tall);
@@ -26744,8 +26749,8 @@ static void memopt_i_gemm_left_pack(const memopt_i_gemm_chunk *c, float *to, siz
     const float *from = row;
     size_t i, k;
 
-    if (c->left_turns) {
-        w->kernels->turn(to, s, c->i, c->rows, at, depth);
+    if (c->left_transposes) {
+        w->kernels->transpose_left(to, s, c->i, c->rows, at, depth);
         return;
     }
     for (i = 0; i < c->rows && !s->transposed; ++i)

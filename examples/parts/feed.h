@@ -25,6 +25,7 @@
 #ifndef PARTS_FEED_H
 #define PARTS_FEED_H
 #include <string.h>
+#include "refuse.h"
 #if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
 #  pragma GCC diagnostic push
 #  pragma GCC diagnostic ignored "-Wold-style-cast"
@@ -91,23 +92,11 @@ struct memopt_feed {
 
 /* ---- refusals ---- */
 
-static inline memopt_status memopt_feed_refuse(memopt_error *error, memopt_status status, const char *argument,
-                                               const char *reason) {
-    if (!error) return status;
-    memset(error, 0, sizeof *error);
-    error->status = status;
-    error->subject = "feed";
-    error->argument = argument;
-    error->reason = reason;
-    error->index = error->action = error->segment = SIZE_MAX;
-    return status;
-}
-
 /* "ARGUMENT GOT, BOUND LIMIT" */
 static inline memopt_status memopt_feed_refuse_count(memopt_error *error, memopt_status status, const char *argument,
                                                      uint64_t got, const char *bound, uint64_t limit) {
     if (!error) return status;
-    (void)memopt_feed_refuse(error, status, argument, "is outside its range");
+    (void)part_refuse(error, "feed", status, argument, "is outside its range");
     error->got.kind = error->limit.kind = MEMOPT_QUANTITY_COUNT;
     error->got.count = got;
     error->bound = bound;
@@ -169,7 +158,7 @@ static inline memopt_status memopt_feed_check(const memopt_feed_desc *d) {
 
     if (!d->length) return memopt_feed_refuse_count(e, wrong, "length", 0, "at least", 1);
     if (d->token_bytes != 1 && d->token_bytes != 2 && d->token_bytes != 4)
-        return memopt_feed_refuse(e, wrong, "token_bytes", "is not 1, 2 or 4");
+        return part_refuse(e, "feed", wrong, "token_bytes", "is not 1, 2 or 4");
     if (d->vocabulary > vocabulary)
         return memopt_feed_refuse_count(e, wrong, "vocabulary", d->vocabulary, "limit", vocabulary);
     if (d->rank >= d->ranks) return memopt_feed_refuse_count(e, wrong, "rank", d->rank, "limit", d->ranks - 1);
@@ -177,9 +166,9 @@ static inline memopt_status memopt_feed_check(const memopt_feed_desc *d) {
     if (d->ahead > MEMOPT_FEED_AHEAD_MAX)
         return memopt_feed_refuse_count(e, wrong, "ahead", d->ahead, "limit", MEMOPT_FEED_AHEAD_MAX);
     if (d->units > SIZE_MAX / d->samples)
-        return memopt_feed_refuse(e, MEMOPT_ERR_OVERFLOW, "samples", "of a step do not fit a size_t");
+        return part_refuse(e, "feed", MEMOPT_ERR_OVERFLOW, "samples", "of a step do not fit a size_t");
     if (d->length >= SIZE_MAX / 4 / d->samples)
-        return memopt_feed_refuse(e, MEMOPT_ERR_OVERFLOW, "length", "of a unit does not fit a size_t");
+        return part_refuse(e, "feed", MEMOPT_ERR_OVERFLOW, "length", "of a unit does not fit a size_t");
     return MEMOPT_OK;
 }
 
@@ -213,10 +202,10 @@ static inline memopt_status memopt_feed_plan(const memopt_feed_desc *desc, memop
     status = memopt_feed_check(&x->desc);
     if (status) return status;
     status = memopt_host_resolve(desc->host, &x->host);
-    if (status) return memopt_feed_refuse(desc->error, status, "host", "is half set");
+    if (status) return part_refuse(desc->error, "feed", status, "host", "is half set");
     memopt_feed_carve(x, &room, &x->desc);
-    return room.overflow ? memopt_feed_refuse(desc->error, MEMOPT_ERR_OVERFLOW, "ahead",
-                                              "sequences do not fit a size_t") : MEMOPT_OK;
+    if (!room.overflow) return MEMOPT_OK;
+    return part_refuse(desc->error, "feed", MEMOPT_ERR_OVERFLOW, "ahead", "sequences do not fit a size_t");
 }
 
 /* How many bytes a feed takes from the host's allocator, in one block: ahead * (length + 1) tokens as in the file, and
@@ -229,7 +218,7 @@ static inline memopt_status memopt_feed_bytes(const memopt_feed_desc *desc, size
     memopt_feed x;
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
-    if (!bytes) return memopt_feed_refuse(desc->error, MEMOPT_ERR_ARGUMENT, "bytes", "is NULL");
+    if (!bytes) return part_refuse(desc->error, "feed", MEMOPT_ERR_ARGUMENT, "bytes", "is NULL");
     status = memopt_feed_plan(desc, &x);
     if (!status) *bytes = x.bytes;
     return status;
@@ -260,12 +249,12 @@ static inline memopt_status memopt_feed_arrived(memopt_feed *x, uint64_t n, size
 
 static inline void memopt_feed_begin(memopt_feed *x, uint64_t n) { /* window n of this rank */
     if (n / x->own >= x->steps) {
-        x->stuck = memopt_feed_refuse(&x->why, MEMOPT_ERR_OVERFLOW, "step", "is beyond what can be counted");
+        x->stuck = part_refuse(&x->why, "feed", MEMOPT_ERR_OVERFLOW, "step", "is beyond what can be counted");
         return;
     }
     x->stuck = memopt_feed_transfer(x, (size_t)(n % x->desc.ahead),
                                     x->desc.offset + memopt_feed_first(x, n) * x->desc.token_bytes);
-    if (x->stuck) (void)memopt_feed_refuse(&x->why, x->stuck, "file", "could not be read");
+    if (x->stuck) (void)part_refuse(&x->why, "feed", x->stuck, "file", "could not be read");
 }
 
 static inline void memopt_feed_fill(memopt_feed *x) {
@@ -317,15 +306,16 @@ static inline memopt_status memopt_feed_open(memopt_feed *x) {
 
     if (s) {
         x->file = NULL;
-        return memopt_feed_refuse(e, s, "file", "could not be opened");
+        return part_refuse(e, "feed", s, "file", "could not be opened");
     }
     s = f->size_fn(f->user, x->file, &bytes);
-    if (s) return memopt_feed_refuse(e, s, "file", "could not be measured");
+    if (s) return part_refuse(e, "feed", s, "file", "could not be measured");
     s = memopt_feed_measure(x, bytes);
     if (s) return s;
     if (f->queue_open_fn) s = f->queue_open_fn(f->user, (int)x->desc.ahead, &x->queue);
     if (s) x->queue = NULL;
-    return s && s != MEMOPT_ERR_UNSUPPORTED ? memopt_feed_refuse(e, s, "file", "has no queue of transfers") : MEMOPT_OK;
+    if (!s || s == MEMOPT_ERR_UNSUPPORTED) return MEMOPT_OK;
+    return part_refuse(e, "feed", s, "file", "has no queue of transfers");
 }
 
 /* Waits for transfers under way. NULL is fine. */
@@ -352,12 +342,12 @@ static inline memopt_status memopt_feed_create(const memopt_feed_desc *desc, mem
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
     if (!out || !desc->path)
-        return memopt_feed_refuse(desc->error, MEMOPT_ERR_ARGUMENT, out ? "path" : "out", "is NULL");
+        return part_refuse(desc->error, "feed", MEMOPT_ERR_ARGUMENT, out ? "path" : "out", "is NULL");
     status = memopt_feed_plan(desc, &size);
     if (status) return status;
     x = (memopt_feed *)size.host.allocator.alloc_fn(size.host.allocator.user, size.bytes, 64);
     if (!x) {
-        (void)memopt_feed_refuse(desc->error, MEMOPT_ERR_MEMORY, NULL, "no memory for it");
+        (void)part_refuse(desc->error, "feed", MEMOPT_ERR_MEMORY, NULL, "no memory for it");
         if (desc->error) desc->error->got.kind = MEMOPT_QUANTITY_COUNT;
         if (desc->error) desc->error->got.count = size.bytes;
         return MEMOPT_ERR_MEMORY;
@@ -368,7 +358,7 @@ static inline memopt_status memopt_feed_create(const memopt_feed_desc *desc, mem
     memopt_feed_carve(x, &room, &x->desc);
     x->own = ((x->desc.units - x->desc.rank - 1) / x->desc.ranks + 1) * x->desc.samples;
     x->steps = UINT64_MAX / ((uint64_t)x->desc.units * x->desc.samples);
-    (void)memopt_feed_refuse(&x->error, MEMOPT_OK, NULL, memopt_status_text(MEMOPT_OK));
+    (void)part_refuse(&x->error, "feed", MEMOPT_OK, NULL, memopt_status_text(MEMOPT_OK));
     status = memopt_feed_open(x);
     if (status) {
         memopt_feed_destroy(x);
@@ -398,9 +388,9 @@ static inline memopt_status memopt_feed_wait(memopt_feed *x, uint64_t n) {
     }
     s = memopt_feed_arrived(x, n, &done);
     ++x->taken;
-    if (s) (void)memopt_feed_refuse(&x->error, s, "file", "could not be read");
+    if (s) (void)part_refuse(&x->error, "feed", s, "file", "could not be read");
     else if (done != x->slot_bytes)
-        s = memopt_feed_refuse(&x->error, MEMOPT_ERR_FORMAT, "file", "has become shorter");
+        s = part_refuse(&x->error, "feed", MEMOPT_ERR_FORMAT, "file", "has become shorter");
     return s ? memopt_feed_stop(x, s) : s;
 }
 
@@ -493,7 +483,7 @@ static inline memopt_status memopt_feed_next(memopt_feed *feed, int32_t *inputs,
     size_t i, count;
 
     if (!feed) return MEMOPT_ERR_ARGUMENT;
-    if (!inputs) return memopt_feed_refuse(&feed->error, MEMOPT_ERR_ARGUMENT, "inputs", "is NULL");
+    if (!inputs) return part_refuse(&feed->error, "feed", MEMOPT_ERR_ARGUMENT, "inputs", "is NULL");
     for (i = 0; i < feed->desc.samples; i += count) {
         const size_t at = i * feed->desc.length;
         memopt_status s;
@@ -547,7 +537,7 @@ static inline memopt_error memopt_feed_error(const memopt_feed *feed) {
     memopt_error e;
 
     if (feed) return feed->error;
-    (void)memopt_feed_refuse(&e, MEMOPT_ERR_ARGUMENT, NULL, "the feed is NULL");
+    (void)part_refuse(&e, "feed", MEMOPT_ERR_ARGUMENT, NULL, "the feed is NULL");
     e.subject = NULL;
     return e;
 }

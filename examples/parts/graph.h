@@ -1,15 +1,16 @@
-/* graph.h - a graph of nodes that run in a given order as lifetimes for memopt_plan_solve(), for an engine that has one.
+/* graph.h - lifetimes for memopt_plan_solve() of an engine's graph, whose nodes run in a given order.
 
    What it does   Nodes stand in the order in which their forwards run; edges say who reads whose value. Nothing is
-                  recomputed. Everything follows from one number a node, the last node that reads its value: a value dies
-                  with its last reader; a gradient is born in the backward of that reader, the first of its readers'
-                  backwards.
+                  recomputed. Everything follows from one number a node, the last node that reads its value: a value
+                  dies with its last reader; a gradient is born in the backward of that reader, the first of its
+                  readers' backwards.
    How to use     Fill in a graph, call graph_to_plan(), and plan the items: see adopt/gru_1_plan.c.
    What it costs  Time linear in nodes and edges; 16 bytes a node while the call runs. */
 #ifndef PARTS_GRAPH_H
 #define PARTS_GRAPH_H
 #include <stdlib.h>
 #include <string.h>
+#include "refuse.h"
 #if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
 #  pragma GCC diagnostic push
 #  pragma GCC diagnostic ignored "-Wold-style-cast"
@@ -50,21 +51,9 @@ typedef struct graph_walk {
     size_t *backward; /* the last backward that reads it; SIZE_MAX: none */
 } graph_walk;
 
-static inline memopt_status graph_refuse(memopt_error *error, memopt_status status, const char *argument,
-                                         const char *reason) {
-    if (!error) return status;
-    memset(error, 0, sizeof *error);
-    error->status = status;
-    error->subject = "graph";
-    error->argument = argument;
-    error->reason = reason;
-    error->action = error->segment = SIZE_MAX;
-    return status;
-}
-
 static inline memopt_status graph_refuse_edge(memopt_error *error, size_t edge, const char *argument,
                                               const char *reason) {
-    (void)graph_refuse(error, MEMOPT_ERR_ARGUMENT, argument, reason);
+    (void)part_refuse(error, "graph", MEMOPT_ERR_ARGUMENT, argument, reason);
     if (error) {
         error->place = "edge";
         error->index = edge;
@@ -75,11 +64,12 @@ static inline memopt_status graph_refuse_edge(memopt_error *error, size_t edge, 
 static inline memopt_status graph_check(const graph *g) {
     size_t i;
 
-    if (!g->node_count) return graph_refuse(g->error, MEMOPT_ERR_ARGUMENT, "node_count", "is 0");
+    if (!g->node_count) return part_refuse(g->error, "graph", MEMOPT_ERR_ARGUMENT, "node_count", "is 0");
     if (g->node_count > UINT32_MAX / 2 || g->edge_count > UINT32_MAX)
-        return graph_refuse(g->error, MEMOPT_ERR_OVERFLOW, NULL, "it has more nodes or edges than can be told apart");
-    if (!g->nodes) return graph_refuse(g->error, MEMOPT_ERR_ARGUMENT, "nodes", "is NULL");
-    if (!g->edges && g->edge_count) return graph_refuse(g->error, MEMOPT_ERR_ARGUMENT, "edges", "is NULL");
+        return part_refuse(g->error, "graph", MEMOPT_ERR_OVERFLOW, NULL,
+                           "it has more nodes or edges than can be told apart");
+    if (!g->nodes) return part_refuse(g->error, "graph", MEMOPT_ERR_ARGUMENT, "nodes", "is NULL");
+    if (!g->edges && g->edge_count) return part_refuse(g->error, "graph", MEMOPT_ERR_ARGUMENT, "edges", "is NULL");
     for (i = 0; i < g->edge_count; ++i) {
         if (g->edges[i].to >= g->node_count) return graph_refuse_edge(g->error, i, "to", "is not below node_count");
         if (g->edges[i].from >= g->edges[i].to) return graph_refuse_edge(g->error, i, "from", "is not below to");
@@ -95,7 +85,7 @@ static inline memopt_status graph_open(graph_walk *w, const graph *g) {
     if (status) return status;
     w->of = g;
     w->last = (size_t *)malloc(2 * g->node_count * sizeof *w->last);
-    if (!w->last) return graph_refuse(g->error, MEMOPT_ERR_MEMORY, NULL, "no memory for it");
+    if (!w->last) return part_refuse(g->error, "graph", MEMOPT_ERR_MEMORY, NULL, "no memory for it");
     w->backward = w->last + g->node_count;
     for (i = 0; i < g->node_count; ++i) {
         w->last[i] = i;
@@ -183,15 +173,15 @@ static inline memopt_status graph_to_plan(const graph *g, memopt_plan_item *item
     graph_walk w;
 
     if (!g) return MEMOPT_ERR_ARGUMENT;
-    if (!items && capacity) return graph_refuse(g->error, MEMOPT_ERR_ARGUMENT, "items", "is NULL");
-    if (!count) return graph_refuse(g->error, MEMOPT_ERR_ARGUMENT, "count", "is NULL");
+    if (!items && capacity) return part_refuse(g->error, "graph", MEMOPT_ERR_ARGUMENT, "items", "is NULL");
+    if (!count) return part_refuse(g->error, "graph", MEMOPT_ERR_ARGUMENT, "count", "is NULL");
     status = graph_open(&w, g);
     if (status) return status;
     *count = graph_lifetimes(&w, items, capacity, uses);
     graph_in_place(&w, items, capacity);
     free(w.last);
-    return *count <= capacity ? MEMOPT_OK
-                              : graph_refuse(g->error, MEMOPT_ERR_BUFFER, "capacity", "is below the items' count");
+    if (*count <= capacity) return MEMOPT_OK;
+    return part_refuse(g->error, "graph", MEMOPT_ERR_BUFFER, "capacity", "is below the items' count");
 }
 
 #if defined(__cplusplus) && defined(__GNUC__)

@@ -118,8 +118,9 @@ static inline void ledger_number(ledger_document *d, uint64_t n) {
         ledger_little_endian(d, n, 4);
         return;
     }
-    while (bytes < 9 && n >> (8 * bytes - 1)) ++bytes; /* with a sign bit, and no more than it needs: the viewer cannot */
-    fputc(0x8a, d->file);                              /* add numbers of 9 bytes to numbers of 8 */
+    /* with a sign bit, and no more than it needs: the viewer cannot add numbers of 9 bytes to numbers of 8 */
+    while (bytes < 9 && n >> (8 * bytes - 1)) ++bytes;
+    fputc(0x8a, d->file);
     ledger_little_endian(d, (uint64_t)bytes, 1);
     ledger_little_endian(d, n, bytes);
 }

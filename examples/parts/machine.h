@@ -5,8 +5,8 @@
                   0, as "bf16_rate 9.89e+14".
    How to use     See advise_tool.c: `advise_tool --measure FILE` writes such a file, and takes it as a machine's name.
    What it costs  About trial.nanoseconds for each rate; 70 MB of memory for products.
-   Trap           Numbers are read and written by the C library, which asks the locale for the decimal point: these files
-                  want "C", as programs begin. */
+   Trap           Numbers are read and written by the C library, which asks the locale for the decimal point: these
+                  files want "C", as programs begin. */
 #ifndef PARTS_MACHINE_H
 #define PARTS_MACHINE_H
 #include <errno.h>
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "refuse.h"
 #if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
 #  pragma GCC diagnostic push
 #  pragma GCC diagnostic ignored "-Wold-style-cast"
@@ -57,23 +58,11 @@ typedef struct machine_watch {
 
 typedef memopt_status machine_run_fn(machine_watch *w);
 
-static inline memopt_status machine_refuse(memopt_error *error, memopt_status status, const char *argument,
-                                           const char *reason) {
-    if (!error) return status;
-    memset(error, 0, sizeof *error);
-    error->status = status;
-    error->subject = "machine";
-    error->argument = argument;
-    error->reason = reason;
-    error->action = error->segment = SIZE_MAX;
-    return status;
-}
-
 /* ---- measured ---- */
 
 static inline memopt_status machine_room(machine_watch *w, size_t bytes) {
     w->room = (unsigned char *)w->host.allocator.alloc_fn(w->host.allocator.user, bytes, MACHINE_ALIGN);
-    if (!w->room) return machine_refuse(w->trial->error, MEMOPT_ERR_MEMORY, NULL, "no memory to measure with");
+    if (!w->room) return part_refuse(w->trial->error, "machine", MEMOPT_ERR_MEMORY, NULL, "no memory to measure with");
     memset(w->room, 0, bytes);
     return MEMOPT_OK;
 }
@@ -84,7 +73,7 @@ static inline void machine_room_back(machine_watch *w, size_t bytes) {
 
 static inline memopt_status machine_now(machine_watch *w, uint64_t *now) {
     if (!w->host.clock.now_fn(w->host.clock.user, now)) return MEMOPT_OK;
-    return machine_refuse(w->trial->error, MEMOPT_ERR_IO, "clock", "failed");
+    return part_refuse(w->trial->error, "machine", MEMOPT_ERR_IO, "clock", "failed");
 }
 
 /* The median time of up to `tries` runs, fewer if the time is over, but at least three. */
@@ -231,11 +220,11 @@ static inline memopt_status machine_disk(machine_watch *w, memopt_advise_machine
 
 static inline memopt_status machine_check(const machine_trial *t) {
     if (!t->products && !t->tape && !t->comm && !t->store)
-        return machine_refuse(t->error, MEMOPT_ERR_ARGUMENT, "trial", "has nothing to measure");
+        return part_refuse(t->error, "machine", MEMOPT_ERR_ARGUMENT, "trial", "has nothing to measure");
     if (t->tape && !(t->operations >= 1 && t->operations <= 1e300))
-        return machine_refuse(t->error, MEMOPT_ERR_ARGUMENT, "operations", "are required with a tape");
+        return part_refuse(t->error, "machine", MEMOPT_ERR_ARGUMENT, "operations", "are required with a tape");
     if (t->comm && memopt_comm_get_stats(t->comm).rank_count < 2)
-        return machine_refuse(t->error, MEMOPT_ERR_ARGUMENT, "comm", "is of a single rank");
+        return part_refuse(t->error, "machine", MEMOPT_ERR_ARGUMENT, "comm", "is of a single rank");
     return MEMOPT_OK;
 }
 
@@ -249,12 +238,12 @@ static inline memopt_status machine_calibrate(const machine_trial *trial, memopt
     memopt_status s;
 
     if (!trial) return MEMOPT_ERR_ARGUMENT;
-    if (!machine) return machine_refuse(trial->error, MEMOPT_ERR_ARGUMENT, "machine", "is NULL");
+    if (!machine) return part_refuse(trial->error, "machine", MEMOPT_ERR_ARGUMENT, "machine", "is NULL");
     s = machine_check(trial);
     if (s) return s;
     memset(&w, 0, sizeof w);
     s = memopt_host_resolve(trial->host, &w.host);
-    if (s) return machine_refuse(trial->error, s, "host", "is half set");
+    if (s) return part_refuse(trial->error, "machine", s, "host", "is half set");
     w.trial = trial;
     w.nanoseconds = trial->nanoseconds ? trial->nanoseconds : UINT64_C(2000000000);
     m = *machine;
@@ -307,7 +296,8 @@ static inline memopt_status machine_write(const memopt_advise_machine *machine, 
         const uint64_t count = f->type == MACHINE_SIZE ? *(const size_t *)at : f->type == MACHINE_COUNT
             ? *(const uint64_t *)at : f->type == MACHINE_FLAG ? (uint64_t)*(const int *)at : 0;
 
-        if (f->type == MACHINE_REAL && *(const double *)at > 0) fprintf(file, "%s %.6g\n", f->name, *(const double *)at);
+        if (f->type == MACHINE_REAL && *(const double *)at > 0)
+            fprintf(file, "%s %.6g\n", f->name, *(const double *)at);
         if (count) fprintf(file, "%s %llu\n", f->name, (unsigned long long)count);
     }
     return ferror(file) ? MEMOPT_ERR_IO : MEMOPT_OK;
@@ -355,12 +345,14 @@ static inline memopt_status machine_read_line(char *line, memopt_advise_machine 
     int i = 0;
 
     while (i < MACHINE_FIELDS && (strlen(f[i].name) != name || memcmp(f[i].name, line, name))) ++i;
-    if (i == MACHINE_FIELDS) return machine_refuse(error, MEMOPT_ERR_FORMAT, "name", "is no field of a machine");
-    if (*seen >> i & 1) return machine_refuse(error, MEMOPT_ERR_FORMAT, f[i].name, "comes twice");
+    if (i == MACHINE_FIELDS)
+        return part_refuse(error, "machine", MEMOPT_ERR_FORMAT, "name", "is no field of a machine");
+    if (*seen >> i & 1) return part_refuse(error, "machine", MEMOPT_ERR_FORMAT, f[i].name, "comes twice");
     *seen |= (uint32_t)1 << i;
     line += name;
     if (machine_set(&f[i], line + strspn(line, " "), m)) return MEMOPT_OK;
-    return machine_refuse(error, MEMOPT_ERR_FORMAT, f[i].name, "is not followed by one number within its range");
+    return part_refuse(error, "machine", MEMOPT_ERR_FORMAT, f[i].name,
+                       "is not followed by one number within its range");
 }
 
 /* Reads such a text. Blank lines and lines that begin with # are skipped; fields without a line stay as they are. The
@@ -372,7 +364,8 @@ static inline memopt_status machine_read(FILE *file, memopt_advise_machine *mach
     uint32_t seen = 0;
     size_t number, length;
 
-    if (!file || !machine) return machine_refuse(error, MEMOPT_ERR_ARGUMENT, file ? "machine" : "file", "is NULL");
+    if (!file || !machine)
+        return part_refuse(error, "machine", MEMOPT_ERR_ARGUMENT, file ? "machine" : "file", "is NULL");
     m = *machine;
     for (number = 1; fgets(line, sizeof line, file); ++number) {
         memopt_status s;
@@ -386,7 +379,7 @@ static inline memopt_status machine_read(FILE *file, memopt_advise_machine *mach
         }
         if (s) return s;
     }
-    if (ferror(file)) return machine_refuse(error, MEMOPT_ERR_IO, "file", "could not be read");
+    if (ferror(file)) return part_refuse(error, "machine", MEMOPT_ERR_IO, "file", "could not be read");
     *machine = m;
     return MEMOPT_OK;
 }

@@ -4,8 +4,8 @@
    What to see    A diagonal down to the right is the first forward, one down to the left the backward, and every short
                   one in between is work done again; what stands between them is the memory it took. The bytes of a row
                   are the most that are alive while its action runs; the largest is the schedule's peak.
-   How to use     schedule_plot(&chain, actions, count, PLOT_TEXT, stdout), or PLOT_SVG and a file; the actions are those
-                  of memopt_schedule_for_budget(), memopt_tape_actions() and the like.
+   How to use     schedule_plot(&chain, actions, count, PLOT_TEXT, stdout), or PLOT_SVG and a file; the actions are
+                  those of memopt_schedule_for_budget(), memopt_tape_actions() and the like.
    What it costs  Text: rows times columns. SVG: about 60 bytes an action and layer. Memory: 8 bytes an action, 10 a
                   segment.
    How it works   As text, each row shows the state of all columns, and the action in its own. As SVG, what is held from
@@ -13,7 +13,8 @@
                   are drawn in layers, since what saves more must lie on top: copies, outputs, saved parts, then the
                   actions, then the bytes alive beside them.
    Trap           The list does not tell what a transfer costs, so costs here are those of computing. Numbers are
-                  written by fprintf(), which asks the locale for the decimal point: SVG wants "C", as programs begin. */
+                  written by fprintf(), which asks the locale for the decimal point: SVG wants "C", as programs
+                  begin. */
 #ifndef PARTS_SCHEDULE_PLOT_H
 #define PARTS_SCHEDULE_PLOT_H
 #include <stdio.h>
@@ -71,8 +72,8 @@ static inline void plot_title(const plot *p) {
     char peak[32];
 
     plot_bytes(peak, sizeof peak, p->sum.peak);
-    fprintf(p->file, "%lu segment%s: peak %s, cost %.6g", (unsigned long)p->chain->count, p->chain->count > 1 ? "s" : "",
-            peak, p->sum.cost);
+    fprintf(p->file, "%lu segment%s: peak %s, cost %.6g", (unsigned long)p->chain->count,
+            p->chain->count > 1 ? "s" : "", peak, p->sum.cost);
     if (least > 0) fprintf(p->file, ", %.6g%% above keeping all", p->sum.extra / least * 100);
     plot_numbers(p, "; # forwards, # of them again", forwards);
 }

@@ -10,6 +10,7 @@
 #define PARTS_SHARD_CHOICE_H
 #include <stdlib.h>
 #include <string.h>
+#include "refuse.h"
 #if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
 #  pragma GCC diagnostic push
 #  pragma GCC diagnostic ignored "-Wold-style-cast"
@@ -54,29 +55,18 @@ typedef struct shard_search {
     int                 is_there;
 } shard_search;
 
-static inline memopt_status shard_refuse(memopt_error *error, memopt_status status, const char *argument,
-                                         const char *reason) {
-    if (!error) return status;
-    memset(error, 0, sizeof *error);
-    error->status = status;
-    error->subject = "shard";
-    error->argument = argument;
-    error->reason = reason;
-    error->action = error->segment = SIZE_MAX;
-    return status;
-}
-
 static inline memopt_status shard_check_target(memopt_error *error, const shard_target *target) {
     size_t i;
 
     if (target->tier_count > SHARD_TIERS_MAX || (target->tier_count && !target->tiers))
-        return shard_refuse(error, MEMOPT_ERR_ARGUMENT, "tiers", "are NULL, or more than 8");
+        return part_refuse(error, "shard", MEMOPT_ERR_ARGUMENT, "tiers", "are NULL, or more than 8");
     for (i = 0; i < target->tier_count; ++i) {
         const memopt_store_rates *r = &target->tiers[i].rates;
 
         if (r->read >= 1 && r->read <= 1e30 && r->write >= 1 && r->write <= 1e30 && r->both >= 1 && r->both <= 1e30)
             continue;
-        return shard_refuse(error, MEMOPT_ERR_ARGUMENT, "rates", "of a tier are not all from 1 to 1e30 bytes a second");
+        return part_refuse(error, "shard", MEMOPT_ERR_ARGUMENT, "rates",
+                           "of a tier are not all from 1 to 1e30 bytes a second");
     }
     return MEMOPT_OK;
 }
@@ -88,7 +78,7 @@ static inline memopt_status shard_store_bytes(shard_search *s, const shard_tier 
     memopt_store_desc d;
     memopt_status status;
 
-    if (!tiles) return shard_refuse(s->desc.error, MEMOPT_ERR_MEMORY, NULL, "no memory for the tiles of a way");
+    if (!tiles) return part_refuse(s->desc.error, "shard", MEMOPT_ERR_MEMORY, NULL, "no memory for the tiles of a way");
     memset(&d, 0, sizeof d);
     memset(&sizes, 0, sizeof sizes);
     d.tiles = s->bytes.slow_tiles;
@@ -178,17 +168,19 @@ static inline memopt_status shard_try_slow(shard_search *s, int slow) {
 }
 
 /* Choose. The desc is as for a plan, without a device; its `slow` is not read. Weights are slow in stage 3 only.
-   OK; what memopt_shard_plan() refuses; ERR_ARGUMENT (NULL, a device, too many tiers, rates below 1); ERR_MEMORY: nothing
-   fits, and limit.count of desc->error is the least memory that would, on tiers with this room. */
+   OK; what memopt_shard_plan() refuses; ERR_ARGUMENT (NULL, a device, too many tiers, rates below 1); ERR_MEMORY:
+    nothing fits, and limit.count of desc->error is the least memory that would, on tiers with this room. */
 static inline memopt_status shard_choose(const memopt_shard_desc *desc, const shard_target *target, shard_way *way) {
     memopt_status status;
     shard_search s;
     int slow;
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
-    if (!target || !way) return shard_refuse(desc->error, MEMOPT_ERR_ARGUMENT, target ? "way" : "target", "is NULL");
-    if (desc->device) return shard_refuse(desc->error, MEMOPT_ERR_ARGUMENT, "device",
-                                          "is not NULL: what must be slow there is not chosen");
+    if (!target || !way)
+        return part_refuse(desc->error, "shard", MEMOPT_ERR_ARGUMENT, target ? "way" : "target", "is NULL");
+    if (desc->device)
+        return part_refuse(desc->error, "shard", MEMOPT_ERR_ARGUMENT, "device",
+                           "is not NULL: what must be slow there is not chosen");
     status = shard_check_target(desc->error, target);
     memset(&s, 0, sizeof s);
     s.desc = *desc;
@@ -204,7 +196,7 @@ static inline memopt_status shard_choose(const memopt_shard_desc *desc, const sh
         *way = s.best;
         return MEMOPT_OK;
     }
-    status = shard_refuse(desc->error, MEMOPT_ERR_MEMORY, "memory", "is not enough for any way");
+    status = part_refuse(desc->error, "shard", MEMOPT_ERR_MEMORY, "memory", "is not enough for any way");
     if (!desc->error) return status;
     desc->error->got.kind = desc->error->limit.kind = MEMOPT_QUANTITY_COUNT;
     desc->error->got.count = target->memory;

@@ -25427,7 +25427,7 @@ static void memopt_i_tape_fill(const memopt_tape_desc *desc, memopt_tape_layer *
         segments[i] = desc->chain.segments ? desc->chain.segments[i] : desc->segment;
         layers[i] = desc->layers ? desc->layers[i] : desc->layer;
     }
-    if (desc->layers || (!desc->head.forward_fn && !desc->head.backward_fn)) return;
+    if (!desc->head.forward_fn && !desc->head.backward_fn) return;
     layers[last] = desc->head;
     if (!desc->chain.segments) segments[last].output_bytes = segments[last].grad_bytes = 0;
 }

@@ -173,7 +173,7 @@
      tape             instructions; passes; what may not overlap; passes that stand alone, and evaluations; describing;
                       shapes; creation; statistics
      gemm             bf16 times bf16: two chains for each block of depth
-     tiles            packing; the walk; where sums begin and end; triangles; chunks
+     tiles            packing; the walk; where sums begin and end; bands; chunks
      row_kernels      curves and rows; steps: an operation on elements, for operators and for passes from a text;
                       one number; other types; rows, by level; steps, by level
      operator         checks of operators; numbers from outside; passes over elements; scratch and products
@@ -2899,12 +2899,18 @@ MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_
 
 typedef struct memopt_attention {
     size_t       batch, length;    /* sequences; rows (tokens) of each */
+    size_t       documents;        /* 0 = each sequence is one; else the batch * length rows are cut into so many */
+    const size_t *starts;          /* documents + 1 numbers: the first row of each, and the end of all. Documents do not
+                                      see each other: bits, and the order of statistics, are those of sequences of their
+                                      own. An empty one is fine */
+    size_t       longest;          /* rows of a document, at most; 0 = length. What scratch is for */
     size_t       heads, kv_heads;  /* kv_heads 0 = heads; else it divides heads: groups share keys and values */
     size_t       width;            /* of one head */
     const size_t *lengths;         /* NULL, or of each sequence the rows in use, at most length, 0 is fine: rows after
                                       it are not read; their output and gradients become 0 */
     int          causal;           /* 1: a row attends to itself and the rows before; the rows after it take no part,
                                       NaN, infinities or not, and no bit depends on block */
+    size_t       window;           /* 0, or with causal: a row attends to itself and the window - 1 before, no more */
     float        scale;            /* of scores; 0 = 1 / sqrt(width); else 10^-30 or more */
     size_t       block;            /* rows of scores in scratch; 0 = 64. With bf16 rounded up to a multiple of 32 */
     int          online;           /* 1: columns by blocks as well, with a running maximum and sum: scratch that does
@@ -25939,9 +25945,10 @@ MEMOPT_I_SMALL_END
               store costs as much time as two multiply-adds.
    Few rows   A panel is packed for them alone, so reading is what takes time: they have many blocks of depth packed, a
               panel's columns are read to their end, and the next ones are fetched while they are packed.
-   Triangle   Attention multiplies by triangles: elements of the left operand above a diagonal take no part, whatever
-              they are and whatever they would meet; a product with 0 would let an infinity through as NaN. The depths
-              that only some rows of a tile take come before those that all of them take, or after them.
+   Band       Attention multiplies by triangles and bands: elements of the left operand beside a band of diagonals take
+              no part, whatever they are and whatever they would meet; a product with 0 would let an infinity through as
+              NaN. The depths that only some rows of a tile take come before those that all of them take, or after them.
+              In a band so narrow that no depth is for all rows, a tile is a row.
    Cost       Beside the multiply-adds: packing, of the right operand 1 / (rows of a chunk) for each, of the left one
               1 / (columns of a chunk). A right operand that lies transposed is transposed on the way.
    Trap       Rows of a left operand whose stride is a multiple of 4 KiB fall into the same few lines of the first-level
@@ -25984,6 +25991,53 @@ typedef struct memopt_i_gemm_tile {
 
 /* a - b, or 0 where b is larger */
 static inline size_t memopt_i_less(size_t a, size_t b) { return a > b ? a - b : 0; }
+
+/* What takes part in a product: of row r of the left operand, as it lies, columns r + low to r + high. */
+typedef struct memopt_i_band { ptrdiff_t low, high; } memopt_i_band;
+
+#define MEMOPT_I_BAND_FAR (PTRDIFF_MAX / 2) /* no limit on this side, and no overflow of a sum */
+
+static memopt_i_band memopt_i_band_all(void) {
+    memopt_i_band b;
+
+    b.low = -MEMOPT_I_BAND_FAR;
+    b.high = MEMOPT_I_BAND_FAR;
+    return b;
+}
+
+/* The band of the product's rows: row r takes the depths r + low to r + high. */
+static memopt_i_band memopt_i_band_of_rows(memopt_i_band b, int left_transposed) {
+    memopt_i_band rows = b;
+
+    if (!left_transposed) return b;
+    rows.low = -b.high;
+    rows.high = -b.low;
+    return rows;
+}
+
+/* 1: all depths are for all rows. */
+static int memopt_i_band_is_all(memopt_i_band rows, size_t count, size_t depth) {
+    return rows.low + (ptrdiff_t)count <= 1 && rows.high + 1 >= (ptrdiff_t)depth;
+}
+
+/* x, or the end of 0..limit that is nearer */
+static size_t memopt_i_band_cut(ptrdiff_t x, size_t limit) { return x < 0 ? 0 : memopt_i_min((size_t)x, limit); }
+
+typedef struct memopt_i_band_span { size_t first, whole, whole_end, end; } memopt_i_band_span;
+
+/* Of the depths at..at + depth those that `count` rows take, first..end, and whole..whole_end that all of them take.
+   Counted from `at`. */
+static memopt_i_band_span memopt_i_band_span_of(memopt_i_band rows, size_t row, size_t count, size_t at, size_t depth) {
+    const ptrdiff_t to = (ptrdiff_t)row - (ptrdiff_t)at;
+    const ptrdiff_t more = (ptrdiff_t)count - 1;
+    memopt_i_band_span s;
+
+    s.first = memopt_i_band_cut(to + rows.low, depth);
+    s.whole = memopt_i_band_cut(to + rows.low + more, depth);
+    s.whole_end = memopt_i_band_cut(to + rows.high + 1, depth);
+    s.end = memopt_i_band_cut(to + rows.high + 1 + more, depth);
+    return s;
+}
 
 static const void *memopt_i_gemm_at(const memopt_i_gemm_side *s, size_t i, size_t k) {
     const size_t at = s->transposed ? k * s->stride + i : i * s->stride + k;
@@ -26695,7 +26749,9 @@ typedef struct memopt_i_gemm_work {
     unsigned char           *scratch;
     int                      level, fetches; /* fetches: too large for a cache, so ask for what comes next */
     int                      is_bf16, flushes; /* both operands are; and wide code can count denormals as 0 */
-    ptrdiff_t                diagonal; /* of row r of the left operand as it lies, columns to r + diagonal take part */
+    memopt_i_band            band;     /* of the product's rows */
+    int                      has_band; /* not all depths are for all rows */
+    size_t                   tall_tile; /* rows of a kernel's call */
 } memopt_i_gemm_work;
 
 typedef struct memopt_i_gemm_chunk {
@@ -26777,37 +26833,19 @@ static void memopt_i_gemm_left(memopt_i_gemm_chunk *c) {
         memopt_i_gemm_left_pack(c, to, k, memopt_i_min(c->end - k, MEMOPT_I_GEMM_DEPTH));
 }
 
-/* Which depths of at..at + depth the rows of a tile take, the first of which is `first_row` of the product. */
-static void memopt_i_gemm_triangle_tile(memopt_i_gemm_tile *t, ptrdiff_t diagonal, int transposed, size_t first_row,
-                                        size_t at, size_t depth) {
-    const ptrdiff_t row = (ptrdiff_t)first_row;
-    const ptrdiff_t all = (ptrdiff_t)depth;
-    const ptrdiff_t more = (ptrdiff_t)t->rows - 1;
-    /* depths first..lead, lead..end, end..tail */
-    ptrdiff_t first = 0;
-    ptrdiff_t lead = 0;
-    ptrdiff_t end = all;
-    ptrdiff_t tail = all;
-    ptrdiff_t side;
+/* Which depths of at..at + depth the rows of a tile take, the first of which is `row` of the product. */
+static void memopt_i_gemm_band_tile(memopt_i_gemm_tile *t, memopt_i_band rows, size_t row, size_t at, size_t depth) {
+    const memopt_i_band_span s = memopt_i_band_span_of(rows, row, t->rows, at, depth);
+    const ptrdiff_t to = (ptrdiff_t)row - (ptrdiff_t)at;
 
-    t->lead_rows = t->tail_skip = 0;
-    if (transposed) { /* row r of the tile takes those from side + r on */
-        side = row - diagonal - (ptrdiff_t)at;
-        first = side < 0 ? 0 : side < all ? side : all;
-        lead = side + more < 0 ? 0 : side + more < all ? side + more : all;
-        t->lead_rows = (size_t)(first - side + 1);
-    } else { /* those below side + r */
-        side = row + diagonal + 1 - (ptrdiff_t)at;
-        end = side < 0 ? 0 : side < all ? side : all;
-        tail = side + more < 0 ? 0 : side + more < all ? side + more : all;
-        t->tail_skip = (size_t)(end - side + 1);
-    }
-    t->left += (size_t)first * t->left_step;
-    t->right += (size_t)first * t->wide;
-    t->place = (size_t)first % MEMOPT_I_CHAIN_DEPTH; /* blocks of depth are a multiple of it */
-    t->lead = (size_t)(lead - first);
-    t->depth = (size_t)(end - lead);
-    t->tail = (size_t)(tail - end);
+    t->lead_rows = (size_t)((ptrdiff_t)s.first - to - rows.low + 1);
+    t->tail_skip = (size_t)((ptrdiff_t)s.whole_end - to - rows.high);
+    t->left += s.first * t->left_step;
+    t->right += s.first * t->wide;
+    t->place = s.first % MEMOPT_I_CHAIN_DEPTH; /* blocks of depth are a multiple of it */
+    t->lead = s.whole - s.first;
+    t->depth = s.whole_end - s.whole;
+    t->tail = s.end - s.whole_end;
 }
 
 /* Between the two denormals count as 0, if the product is one of bf16 by wide code. */
@@ -26854,7 +26892,7 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
     float edge[MEMOPT_I_GEMM_TILE_ROWS_MAX * MEMOPT_I_GEMM_TILE_COLUMNS_MAX];
     memopt_i_gemm_tile t;
     size_t i, r, b;
-    const float *left = c->left;
+    const size_t tall = c->work->tall_tile;
     const uint64_t mode = memopt_i_chains_begin(c->work);
 
     memset(&t, 0, sizeof t);
@@ -26863,15 +26901,15 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
     t.left_row = c->left_row;
     t.left_step = c->left_step;
     t.wide = kernels->wide;
-    for (i = 0; i < c->rows; i += kernels->tall, left += c->left_tile) {
-        for (r = kernels->tall; c->work->fetches && r < memopt_i_min(2 * kernels->tall, c->rows - i); ++r)
+    for (i = 0; i < c->rows; i += tall) {
+        for (r = tall; c->work->fetches && r < memopt_i_min(2 * tall, c->rows - i); ++r)
             for (b = 0; b < 128; b += 64) /* the next tile's elements */
                 MEMOPT_I_FETCH_L2(c->to + (i + r) * c->to_row + j, b);
-        t.rows = memopt_i_min(kernels->tall, c->rows - i);
-        t.left = left;
-        if (c->work->diagonal != PTRDIFF_MAX) {
+        t.rows = memopt_i_min(tall, c->rows - i);
+        t.left = c->left + i / kernels->tall * c->left_tile + i % kernels->tall * c->left_row;
+        if (c->work->has_band) {
             t.right = c->panel;
-            memopt_i_gemm_triangle_tile(&t, c->work->diagonal, c->work->left.transposed, c->i + i, at, depth);
+            memopt_i_gemm_band_tile(&t, c->work->band, c->i + i, at, depth);
         }
         t.from = begin ? begin + i * begin_row + j : memopt_i_gemm_zeros;
         t.from_row = begin_row;
@@ -26987,17 +27025,19 @@ static void memopt_i_gemm_cut(memopt_i_gemm_work *w, size_t workers) {
 }
 
 /* A product under way. */
-static memopt_i_gemm_work memopt_i_gemm_begin(const memopt_product *p, ptrdiff_t diagonal,
+static memopt_i_gemm_work memopt_i_gemm_begin(const memopt_product *p, memopt_i_band band,
                                               const memopt_i_gemm_end *end, const memopt_threads *threads,
                                               void *scratch) {
     memopt_i_gemm_work w;
 
     memset(&w, 0, sizeof w);
-    w.diagonal = diagonal;
     w.end = end;
     w.product = p;
     w.level = memopt_i_simd_level(threads);
     w.kernels = memopt_i_gemm_kernels_at(w.level);
+    w.band = memopt_i_band_of_rows(band, p->left_transposed);
+    w.has_band = !memopt_i_band_is_all(w.band, p->rows, p->depth);
+    w.tall_tile = band.high - band.low < (ptrdiff_t)w.kernels->tall ? 1 : w.kernels->tall;
     w.is_bf16 = p->left_type == MEMOPT_TYPE_BF16 && p->right_type == MEMOPT_TYPE_BF16;
     w.flushes = w.is_bf16 && w.level > MEMOPT_SIMD_SCALAR && memopt_i_flushes();
     w.left.data = p->left;
@@ -27032,7 +27072,7 @@ MEMOPT_I_SMALL_END
    Bits       Those of `gemm`: its definition is what the unit does.
    Sums       Between two walks they lie where they belong, if that is a whole tile of floats; at edges they are copied
               out and in. What will be rounded, or worked on at the end, is carried in scratch.
-   Triangle   Blocks of 32 x 32 that a diagonal crosses are for wide code, which leaves out what takes no part. In the
+   Band       Blocks of 32 x 32 that its diagonals cross are for wide code, which leaves out what takes no part. In the
               unit they would be products with 0, and 0 times a later row's infinity is NaN.
    Trap       The rows of a strip lie at an odd number of lines, so that 16 rows of a tile meet different sets of the
               cache. The right operand is read past the cache, or it evicts the strip. gcc does not know that tile
@@ -27267,8 +27307,8 @@ static void memopt_i_tiles_write(const memopt_i_tiles_chunk *c, float *from, siz
     const memopt_i_gemm_work *w = c->tiles->work;
     const memopt_product *p = w->product;
     const int is_whole = m == MEMOPT_I_TILES && n == MEMOPT_I_TILES;
-    /* a row of a triangle that takes no depth ends as it begins */
-    const int are_sums = w->diagonal == PTRDIFF_MAX || (!p->accumulate && !p->bias);
+    /* a row of a band that takes no depth ends as it begins */
+    const int are_sums = !w->has_band || (!p->accumulate && !p->bias);
     size_t r;
 
     if (w->end) w->end->fn(w->end->user, w->level, from, MEMOPT_I_TILES, i * p->result_stride + j, m, n);
@@ -27309,30 +27349,16 @@ static const float *memopt_i_tiles_first(const memopt_i_tiles_chunk *c, size_t i
     return c->edge;
 }
 
-/* ---- triangles ---- */
-/* The depths that a strip takes, first..end; and of them whole..whole_end by all its rows. All but the ends of the
-   product are multiples of 32. */
-typedef struct memopt_i_tiles_span { size_t first, whole, whole_end, end; } memopt_i_tiles_span;
-
-static memopt_i_tiles_span memopt_i_tiles_span_of(const memopt_i_gemm_work *w, size_t i, size_t n) {
+/* ---- bands ---- */
+/* What a strip takes: all but the ends of the product are multiples of 32. */
+static memopt_i_band_span memopt_i_tiles_span_of(const memopt_i_gemm_work *w, size_t i, size_t n) {
     const size_t depth = w->product->depth;
-    memopt_i_tiles_span s;
-    ptrdiff_t low; /* the first row begins, or ends, here */
-    size_t from, to;
+    memopt_i_band_span s = memopt_i_band_span_of(w->band, i, n, 0, depth);
 
-    s.first = s.whole = 0;
-    s.whole_end = s.end = depth;
-    if (w->diagonal == PTRDIFF_MAX) return s;
-    low = w->left.transposed ? (ptrdiff_t)i - w->diagonal : (ptrdiff_t)i + w->diagonal + 1;
-    from = low < 0 ? 0 : memopt_i_min((size_t)low, depth);
-    to = low + (ptrdiff_t)n - 1 < 0 ? 0 : memopt_i_min((size_t)(low + (ptrdiff_t)n - 1), depth);
-    if (w->left.transposed) {
-        s.first = from / 32 * 32;
-        s.whole = memopt_i_min(memopt_i_ceil_div(to, 32) * 32, depth);
-    } else {
-        s.whole_end = from == depth ? depth : from / 32 * 32;
-        s.end = to;
-    }
+    s.first = s.first / 32 * 32;
+    s.whole = memopt_i_min(memopt_i_ceil_div(s.whole, 32) * 32, depth);
+    if (s.whole_end < depth) s.whole_end = s.whole_end / 32 * 32;
+    if (s.whole > s.whole_end) s.whole = s.whole_end = s.end; /* none is for all rows */
     return s;
 }
 
@@ -27353,9 +27379,9 @@ static void memopt_i_tiles_cross(const memopt_i_tiles_chunk *c, memopt_i_tiles_w
         packed = c->strip + 2 * (at - c->at);
         for (r = 0; r < m; ++r)
             memopt_i_to_f32(w->level, left + 32 * r, packed + r * strip_row, MEMOPT_TYPE_BF16, depth);
-        for (row = 0; row < m; row += w->kernels->tall) {
+        for (row = 0; row < m; row += w->tall_tile) {
             memset(&t, 0, sizeof t);
-            t.rows = memopt_i_min(w->kernels->tall, m - row);
+            t.rows = memopt_i_min(w->tall_tile, m - row);
             t.wide = MEMOPT_I_TILES;
             t.left = left + 32 * row;
             t.left_row = 32;
@@ -27365,7 +27391,7 @@ static void memopt_i_tiles_cross(const memopt_i_tiles_chunk *c, memopt_i_tiles_w
             t.from_row = walk->from ? walk->from_row : 0;
             t.to = walk->to + row * walk->to_row;
             t.to_row = walk->to_row;
-            memopt_i_gemm_triangle_tile(&t, w->diagonal, w->left.transposed, c->i + i + row, at, depth);
+            memopt_i_gemm_band_tile(&t, w->band, c->i + i + row, at, depth);
             memopt_i_gemm_tile_run(w, &t);
         }
         walk->from = walk->to;
@@ -27430,7 +27456,7 @@ static void memopt_i_tiles_tile(const memopt_i_tiles_chunk *c, memopt_i_tiles_wa
     const size_t m = memopt_i_min(MEMOPT_I_TILES, c->rows - i), n = memopt_i_min(MEMOPT_I_TILES, c->columns - j);
     const int is_whole = m == MEMOPT_I_TILES && n == MEMOPT_I_TILES;
     const int is_last = end == w->product->depth;
-    const memopt_i_tiles_span s = memopt_i_tiles_span_of(w, c->i + i, m);
+    const memopt_i_band_span s = memopt_i_tiles_span_of(w, c->i + i, m);
     float *sums = memopt_i_tiles_sums(c, i, j, is_whole, &walk->to_row);
 
     walk->to = sums ? sums : c->edge;
@@ -27513,7 +27539,7 @@ static void memopt_i_tiles_cut(memopt_i_tiles_work *t, size_t workers) {
         t->rows = memopt_i_min(t->rows, memopt_i_ceil_div(memopt_i_ceil_div(p->rows, workers), MEMOPT_I_TILES)
                                * MEMOPT_I_TILES);
     t->down = memopt_i_ceil_div(p->rows, t->rows);
-    t->is_direct = !t->work->left.transposed && t->work->diagonal == PTRDIFF_MAX
+    t->is_direct = !t->work->left.transposed && !t->work->has_band
             && (p->columns <= 64 || (p->depth <= 768 && p->left_stride % 1024));
 }
 
@@ -27541,21 +27567,20 @@ static int memopt_i_tiles_run(const memopt_i_gemm_work *work, const memopt_threa
    A product checked, and done by the unit that is the fastest for it. */
 
 MEMOPT_I_SMALL_BEGIN
-/* The product of a triangle: of row r of the left operand, as it lies, columns up to r + diagonal take part.
-   PTRDIFF_MAX: all of them. end: NULL, or what is done with sums before they are stored. */
-static void memopt_i_gemm_run(const memopt_product *p, ptrdiff_t diagonal, const memopt_i_gemm_end *end,
+/* The product of a band. end: NULL, or what is done with sums before they are stored. */
+static void memopt_i_gemm_run(const memopt_product *p, memopt_i_band band, const memopt_i_gemm_end *end,
                               const memopt_threads *threads, void *scratch) {
     memopt_i_gemm_work w;
 
     if (!p->rows || !p->columns) return;
-    w = memopt_i_gemm_begin(p, diagonal, end, threads, scratch);
+    w = memopt_i_gemm_begin(p, band, end, threads, scratch);
     if (!memopt_i_tiles_run(&w, threads)) memopt_i_gemm_wide(&w, threads);
 }
 
 static memopt_status memopt_i_gemm_builtin(void *user, const memopt_product *p, const memopt_threads *threads,
                                            void *scratch) {
     (void)user;
-    memopt_i_gemm_run(p, PTRDIFF_MAX, NULL, threads, scratch);
+    memopt_i_gemm_run(p, memopt_i_band_all(), NULL, threads, scratch);
     return MEMOPT_OK;
 }
 
@@ -29314,44 +29339,42 @@ static int memopt_i_ops_finite(const void *data, memopt_type type, size_t stride
     return 1;
 }
 
-/* One row of a product by a triangle, only what takes part of it. */
-static memopt_status memopt_i_ops_triangle_row(const memopt_i_ops *o, memopt_product p, size_t row, ptrdiff_t diagonal,
-                                               int worker) {
-    const ptrdiff_t side = p.left_transposed ? (ptrdiff_t)row - diagonal : (ptrdiff_t)row + diagonal + 1;
-    const size_t at = side < 0 ? 0 : memopt_i_min((size_t)side, p.depth);
-    const size_t first = p.left_transposed ? at : 0;
+/* One row of a product by a band, only what takes part of it. */
+static memopt_status memopt_i_ops_band_row(const memopt_i_ops *o, memopt_product p, memopt_i_band rows, size_t row,
+                                           int worker) {
+    const memopt_i_band_span s = memopt_i_band_span_of(rows, row, 1, 0, p.depth);
 
-    p.left = memopt_i_row_at(p.left, p.left_type, p.left_transposed ? first * p.left_stride + row
-                             : row * p.left_stride);
-    p.right = memopt_i_row_at(p.right, p.right_type, first * p.right_stride);
+    p.left = memopt_i_row_at(p.left, p.left_type, p.left_transposed ? s.first * p.left_stride + row
+                             : row * p.left_stride + s.first);
+    p.right = memopt_i_row_at(p.right, p.right_type, s.first * p.right_stride);
     p.result = memopt_i_row_to(p.result, p.result_type, row * p.result_stride);
     p.rows = 1;
-    p.depth = p.left_transposed ? p.depth - first : at;
+    p.depth = s.end - s.first;
     return memopt_i_ops_multiply_alone(o, &p, worker);
 }
 
 MEMOPT_I_SMALL_BEGIN
-/* A product by a triangle: of row r of the left operand, as it lies, columns up to r + diagonal take part. Behind them
-   are zeros, for a gemm that knows no triangles; where these would meet what is not finite it gets rows one by one. */
-static memopt_status memopt_i_ops_triangle_alone(const memopt_i_ops *o, const memopt_product *p, ptrdiff_t diagonal,
-                                                 int worker) {
-    const ptrdiff_t columns = (ptrdiff_t)(p->left_transposed ? p->rows : p->depth);
+/* A product by a band. Beside it are zeros, for a gemm that knows no bands; where these would meet what is not finite
+   it gets rows one by one. */
+static memopt_status memopt_i_ops_band_alone(const memopt_i_ops *o, const memopt_product *p, memopt_i_band band,
+                                             int worker) {
     const memopt_threads alone = memopt_i_ops_single_thread(o);
-    size_t row, from, count;
-    memopt_status s = MEMOPT_OK;
+    const memopt_i_band rows = memopt_i_band_of_rows(band, p->left_transposed);
+    const memopt_i_band_span s = memopt_i_band_span_of(rows, 0, p->rows, 0, p->depth);
+    const size_t n = p->right_stride;
+    size_t row;
+    memopt_status status = MEMOPT_OK;
 
-    if (diagonal >= columns - 1) return memopt_i_ops_multiply_alone(o, p, worker);
+    if (memopt_i_band_is_all(rows, p->rows, p->depth)) return memopt_i_ops_multiply_alone(o, p, worker);
     if (memopt_i_ops_is_builtin(o)) {
-        memopt_i_gemm_run(p, diagonal, NULL, &alone, o->scratch + (size_t)worker * o->gemm_bytes);
+        memopt_i_gemm_run(p, band, NULL, &alone, o->scratch + (size_t)worker * o->gemm_bytes);
         return MEMOPT_OK;
     }
-    /* rows of the right operand that zeros meet */
-    from = p->left_transposed || diagonal < 0 ? 0 : (size_t)diagonal + 1;
-    count = p->left_transposed ? memopt_i_min((size_t)(columns - 1 - diagonal), p->depth) : p->depth - from;
-    if (memopt_i_ops_finite(memopt_i_row_at(p->right, p->right_type, from * p->right_stride), p->right_type,
-                            p->right_stride, count, p->columns)) return memopt_i_ops_multiply_alone(o, p, worker);
-    for (row = 0; row < p->rows && !s; ++row) s = memopt_i_ops_triangle_row(o, *p, row, diagonal, worker);
-    return s;
+    if (memopt_i_ops_finite(p->right, p->right_type, n, s.whole, p->columns)
+        && memopt_i_ops_finite(memopt_i_row_at(p->right, p->right_type, s.whole_end * n), p->right_type, n,
+                               p->depth - s.whole_end, p->columns)) return memopt_i_ops_multiply_alone(o, p, worker);
+    for (row = 0; row < p->rows && !status; ++row) status = memopt_i_ops_band_row(o, *p, rows, row, worker);
+    return status;
 }
 MEMOPT_I_SMALL_END
 
@@ -30037,6 +30060,9 @@ MEMOPT_I_SMALL_END
               rows as NaN, and a finite number the sign of a 0 that an underflow left; both depend on the block. A gemm
               of the caller's knows no triangles: it gets the zeros, and where they would meet what is not finite,
               single rows.
+   Window     A block begins at the first column that its first row sees, or up to 31 before it: where operands are
+              bf16, depths are cut by 32. What it is multiplied by is a band, between two diagonals.
+   Documents  Each is a sequence. A chunk of forward is some rows of all, of however many documents.
    Online     [Milakov 2018, Rabe 2021, FlashAttention 2022] Columns come in tiles too. A row keeps its largest score m
               so far, and sum and output relative to it; a larger one shrinks both by exp(scale (m - new)). What is
               kept for backward is m + log(sum) / scale: the score with probability 1. There, sum(P dP) of a row is
@@ -30065,7 +30091,8 @@ typedef struct memopt_i_attention {
     memopt_attention a;       /* with defaults filled in */
     memopt_i_ops     o;
     size_t           group;   /* query heads that share keys and values */
-    size_t           blocks;  /* of rows, of a whole sequence */
+    size_t           rows;    /* of all sequences */
+    size_t           sequences, longest; /* or documents; rows of one */
     size_t           tile;    /* columns of scores that are made at a time */
     size_t           stride;  /* of rows of scores, in floats: an odd number of cache lines, against 4 KiB steps */
     size_t           sums;    /* rows of gradients of keys, and of values, that are added up in scratch */
@@ -30081,7 +30108,8 @@ typedef struct memopt_i_attention_worker {
     const memopt_i_attention *t;
     memopt_status *status;           /* the first failure of this worker's products */
     int      worker;
-    size_t   sequence, head, kv_head, used; /* rows in use */
+    size_t   head, kv_head;
+    size_t   start, length, used;    /* of the sequence: its first row among all, its rows, those in use */
     float   *scores, *grad_scores;   /* block x stride: probabilities, and the gradients of scores */
     float   *rows;                   /* block x width: output, or gradients of queries. From here on: online */
     float   *max, *sum;              /* block each; in backward most is the statistic, and sum is sum(dO O) */
@@ -30095,7 +30123,7 @@ MEMOPT_I_SMALL_BEGIN
 static void memopt_i_attention_lay_out(const memopt_i_attention *t, memopt_i_attention_worker *w, memopt_carver *c) {
     const memopt_attention *a = &t->a;
     const size_t size = sizeof(float);
-    const size_t block = memopt_i_min(a->block, a->length);
+    const size_t block = memopt_i_min(a->block, t->longest);
     const size_t width = a->online ? a->width : 0;
     const size_t line = a->online ? block : 0;
     size_t scores, sums, rows;
@@ -30119,9 +30147,12 @@ static int memopt_i_attention_size(memopt_i_attention *t) {
     const memopt_attention *a = &t->a;
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_i_attention_worker w;
+    const size_t block = memopt_i_min(a->block, t->longest);
 
-    t->tile = a->online ? memopt_i_min(MEMOPT_I_ATTENTION_TILE, a->length) : a->length;
-    t->sums = a->online ? t->tile : a->type == MEMOPT_TYPE_F32 ? 0 : a->length;
+    t->tile = a->online ? memopt_i_min(MEMOPT_I_ATTENTION_TILE, t->longest) : t->longest;
+    t->sums = a->online ? t->tile : a->type == MEMOPT_TYPE_F32 ? 0 : t->longest;
+    if (a->window && !a->online && a->window < t->longest - block) /* and up to 31 before the first one's window */
+        t->tile = memopt_i_min(t->longest, a->window + block + MEMOPT_I_CHAIN_DEPTH - 2);
     if (memopt_i_align_up(t->tile, 16, &t->stride)) return 1;
     t->stride |= 16;
     memopt_i_attention_lay_out(t, &w, &c);
@@ -30129,19 +30160,33 @@ static int memopt_i_attention_size(memopt_i_attention *t) {
 }
 
 /* Rows of a block. Rows are the depth of some products: where operands are bf16 blocks begin at multiples of 32. */
-static size_t memopt_i_attention_block(const memopt_attention *a) {
-    const size_t length = memopt_i_max(a->length, 1);
+static size_t memopt_i_attention_block(const memopt_attention *a, size_t longest) {
+    const size_t length = memopt_i_max(longest, 1);
     const size_t block = memopt_i_min(a->block ? a->block : (size_t)MEMOPT_I_ATTENTION_BLOCK, length);
 
     if (a->type != MEMOPT_TYPE_BF16) return block;
     return memopt_i_min(memopt_i_ceil_div(block, MEMOPT_I_CHAIN_DEPTH) * MEMOPT_I_CHAIN_DEPTH, length);
 }
 
+/* Sequences, or documents: how many, and how long. */
+static memopt_status memopt_i_attention_cut(memopt_i_attention *t) {
+    const memopt_attention *a = &t->a;
+    memopt_i_ops *o = &t->o;
+
+    t->sequences = a->documents ? a->documents : a->batch;
+    t->longest = a->longest ? a->longest : a->length;
+    memopt_i_must(&o->c, a->documents || !a->starts, "documents", "is 0, and starts is given");
+    memopt_i_must(&o->c, a->documents || !a->longest, "documents", "is 0, and longest is given");
+    memopt_i_must(&o->c, !a->documents || !a->lengths, "lengths", "is given, and documents as well");
+    memopt_i_must_fit(&o->c, a->documents < SIZE_MAX / sizeof *a->starts, "documents", "is larger than memory can be");
+    memopt_i_must_be_at_most(&o->c, "longest", a->longest, "at most batch * length", t->rows);
+    return memopt_i_must(&o->c, a->causal || !a->window, "window", "needs causal");
+}
+
 static memopt_status memopt_i_attention_resolve(const memopt_ops *ops, const memopt_attention *x,
                                                 memopt_i_attention *t) {
     memopt_attention *a = &t->a;
     memopt_i_ops *o = &t->o;
-    size_t rows = 0;
     size_t row = 0;
     size_t key_row;
 
@@ -30165,16 +30210,34 @@ static memopt_status memopt_i_attention_resolve(const memopt_ops *ops, const mem
     memopt_i_must_be_at_least(&o->c, "query_stride", a->query_stride, "at least heads * width", row);
     memopt_i_must_be_at_least(&o->c, "kv_stride", a->kv_stride, "at least kv_heads * width", key_row);
     memopt_i_must_be_at_least(&o->c, "output_stride", a->output_stride, "at least heads * width", row);
-    memopt_i_must_fit(&o->c, !memopt_i_mul(memopt_i_max(a->batch, 1), a->length, &rows), "batch * length",
+    memopt_i_must_fit(&o->c, !memopt_i_mul(memopt_i_max(a->batch, 1), a->length, &t->rows), "batch * length",
                       "does not fit size_t");
-    memopt_i_ops_fits(o, "queries", rows, a->query_stride, a->type);
-    memopt_i_ops_fits(o, "keys", rows, a->kv_stride, a->type);
-    memopt_i_ops_fits(o, "output", rows, a->output_stride, a->type); /* a statistic for each row and head fits, too */
-    if (o->c.status) return o->c.status;
-    a->block = memopt_i_attention_block(a);
+    memopt_i_ops_fits(o, "queries", t->rows, a->query_stride, a->type);
+    memopt_i_ops_fits(o, "keys", t->rows, a->kv_stride, a->type);
+    memopt_i_ops_fits(o, "output", t->rows, a->output_stride, a->type); /* so does a statistic for each row and head */
+    if (o->c.status || memopt_i_attention_cut(t)) return o->c.status;
+    a->block = memopt_i_attention_block(a, t->longest);
     t->group = a->heads / a->kv_heads;
-    t->blocks = memopt_i_ceil_div(a->length, a->block);
     return memopt_i_ops_must_fit(o, "scratch", !memopt_i_attention_size(t));
+}
+
+/* Documents begin at 0, do not go back, end at the last row, and none is longer than `longest`. */
+static memopt_status memopt_i_attention_documents(memopt_i_attention *t) {
+    const size_t *starts = t->a.starts;
+    memopt_i_checks *c = &t->o.c;
+    size_t i;
+
+    memopt_i_ops_take_sized(&t->o, "starts", starts, sizeof *starts, t->sequences + 1, MEMOPT_I_OPS_READ);
+    if (c->status || t->o.count_scratch) return c->status;
+    memopt_i_must_count(c, starts[0] == 0, "starts[0]", starts[0], "must be", 0);
+    for (i = 0; i < t->sequences && !c->status; ++i) {
+        memopt_i_checks_at(c, "document", i);
+        memopt_i_must_be_at_least(c, "its end", starts[i + 1], "at least its beginning", starts[i]);
+        memopt_i_must_be_at_most(c, "rows", starts[i + 1] - starts[i], "at most longest", t->longest);
+    }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    return memopt_i_must_count(c, starts[t->sequences] == t->rows, "starts ends at", starts[t->sequences],
+                               "must be batch * length", t->rows);
 }
 
 /* Everything that can be wrong, before anything is written. 1: the call is over, with t->o.c.status. */
@@ -30199,6 +30262,7 @@ static int memopt_i_attention_ends(const memopt_ops *ops, const memopt_attention
         memopt_i_ops_take(o, "grad_values", a->grad_values, a->type, 1, MEMOPT_I_OPS_WRITE);
     }
     memopt_i_ops_stay(o, "sequence", "lengths", a->lengths, a->batch, "at most length", a->length);
+    if (a->documents) memopt_i_attention_documents(t);
     memopt_i_ops_must_fit(o, "scratch", !memopt_i_ops_bytes(o, o->workers, t->part, &bytes));
     return memopt_i_ops_ends(o, bytes);
 }
@@ -30212,10 +30276,11 @@ static memopt_i_attention_worker memopt_i_attention_begin(const memopt_i_attenti
     memopt_i_attention_lay_out(t, &w, &c);
     w.t = t;
     w.worker = worker;
-    w.sequence = sequence;
     w.head = head;
     w.kv_head = head / t->group;
-    w.used = t->a.lengths ? t->a.lengths[sequence] : t->a.length;
+    w.start = t->a.documents ? t->a.starts[sequence] : sequence * t->a.length;
+    w.length = t->a.documents ? t->a.starts[sequence + 1] - w.start : t->a.length;
+    w.used = t->a.lengths ? t->a.lengths[sequence] : w.length;
     return w;
 }
 
@@ -30229,7 +30294,12 @@ static size_t memopt_i_attention_stride(const memopt_i_attention_worker *w, memo
 /* The element at which a row of the head begins. */
 static size_t memopt_i_attention_at(const memopt_i_attention_worker *w, memopt_i_attention_kind kind, size_t row) {
     const size_t head = kind == MEMOPT_I_ATTENTION_KEY ? w->kv_head : w->head;
-    return (w->sequence * w->t->a.length + row) * memopt_i_attention_stride(w, kind) + head * w->t->a.width;
+    return (w->start + row) * memopt_i_attention_stride(w, kind) + head * w->t->a.width;
+}
+
+/* The statistics of the head, from a row on. */
+static float *memopt_i_attention_statistics(const memopt_i_attention_worker *w, size_t row) {
+    return w->t->a.statistics + w->start * w->t->a.heads + w->head * w->length + row;
 }
 
 static void *memopt_i_attention_to(const memopt_i_attention_worker *w, memopt_i_attention_kind kind, void *data,
@@ -30256,13 +30326,19 @@ static void memopt_i_attention_put(const memopt_i_attention_worker *w, memopt_i_
                            a->width);
 }
 
-/* A row of a block becomes what products take: its `valid` numbers, of bf16 where the operands are, and then zeros. */
-static void memopt_i_attention_finish(const memopt_i_attention_worker *w, float *row, size_t valid, size_t columns) {
+/* The columns of a block that a row attends to. */
+typedef struct memopt_i_attention_seen { size_t first, count; } memopt_i_attention_seen;
+
+/* A row of a block becomes what products take: numbers, of bf16 where the operands are, between zeros. */
+static void memopt_i_attention_finish(const memopt_i_attention_worker *w, float *row, memopt_i_attention_seen seen,
+                                      size_t columns) {
     const int is_bf16 = w->t->a.type == MEMOPT_TYPE_BF16;
     const size_t size = is_bf16 ? sizeof(uint16_t) : sizeof *row;
+    const size_t end = seen.first + seen.count;
 
-    if (is_bf16) memopt_i_row_narrow(w->t->o.level, row, 0, valid);
-    memset((unsigned char *)row + valid * size, 0, (columns - valid) * size);
+    if (is_bf16) memopt_i_row_narrow(w->t->o.level, row, seen.first, end);
+    memset(row, 0, seen.first * size);
+    memset((unsigned char *)row + end * size, 0, (columns - end) * size);
 }
 
 MEMOPT_I_SMALL_BEGIN
@@ -30296,10 +30372,10 @@ static memopt_i_matrix memopt_i_attention_scores(const memopt_i_attention_worker
     return memopt_i_matrix_at(block, is_bf16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32, 0, w->t->stride << is_bf16);
 }
 
-/* A product by the worker itself, of a triangle or (PTRDIFF_MAX) of all. */
+/* A product by the worker itself. */
 static void memopt_i_attention_multiply(const memopt_i_attention_worker *w, const memopt_product *p,
-                                        ptrdiff_t diagonal) {
-    if (*w->status == MEMOPT_OK) *w->status = memopt_i_ops_triangle_alone(&w->t->o, p, diagonal, w->worker);
+                                        memopt_i_band band) {
+    if (*w->status == MEMOPT_OK) *w->status = memopt_i_ops_band_alone(&w->t->o, p, band, w->worker);
 }
 
 /* block = rows * others^T: scores, or the gradients of probabilities */
@@ -30309,70 +30385,91 @@ static void memopt_i_attention_cross(const memopt_i_attention_worker *w, float *
 
     p.right_transposed = 1;
     memopt_i_ops_result(&p, block, MEMOPT_TYPE_F32, 0, w->t->stride);
-    memopt_i_attention_multiply(w, &p, PTRDIFF_MAX);
+    memopt_i_attention_multiply(w, &p, memopt_i_band_all());
 }
 
-/* A block of scores is a triangle: of row i the columns up to i + diagonal take part. */
-static ptrdiff_t memopt_i_attention_diagonal(const memopt_i_attention_worker *w, size_t row, size_t column) {
-    return w->t->a.causal ? (ptrdiff_t)row - (ptrdiff_t)column : PTRDIFF_MAX;
+/* What takes part of a block of scores that begins with this row and this column. */
+static memopt_i_band memopt_i_attention_band(const memopt_i_attention_worker *w, size_t row, size_t column) {
+    const memopt_attention *a = &w->t->a;
+    memopt_i_band b = memopt_i_band_all();
+
+    if (a->causal) b.high = (ptrdiff_t)row - (ptrdiff_t)column;
+    if (a->window && a->window <= row) b.low = b.high + 1 - (ptrdiff_t)a->window;
+    return b;
 }
 
 /* result = block * right, or added onto it */
 static void memopt_i_attention_mix(const memopt_i_attention_worker *w, const float *block, size_t rows, size_t columns,
-                                   ptrdiff_t diagonal, memopt_i_matrix right, void *result, size_t stride,
+                                   memopt_i_band band, memopt_i_matrix right, void *result, size_t stride,
                                    memopt_type type, int accumulate) {
     memopt_product p = memopt_i_ops_product(rows, w->t->a.width, columns, memopt_i_attention_scores(w, block), right);
 
     memopt_i_ops_result(&p, result, type, 0, stride);
     p.accumulate = accumulate;
-    memopt_i_attention_multiply(w, &p, diagonal);
+    memopt_i_attention_multiply(w, &p, band);
 }
 
 /* sums += block^T * right */
 static void memopt_i_attention_gather(const memopt_i_attention_worker *w, const float *block, size_t rows,
-                                      size_t columns, ptrdiff_t diagonal, memopt_i_matrix right, float *sums,
+                                      size_t columns, memopt_i_band band, memopt_i_matrix right, float *sums,
                                       size_t stride) {
     memopt_product p = memopt_i_ops_product(columns, w->t->a.width, rows, memopt_i_attention_scores(w, block), right);
 
     p.left_transposed = 1;
     memopt_i_ops_result(&p, sums, MEMOPT_TYPE_F32, 0, stride);
     p.accumulate = 1;
-    memopt_i_attention_multiply(w, &p, diagonal);
+    memopt_i_attention_multiply(w, &p, band);
 }
 MEMOPT_I_SMALL_END
 
-/* ---- whole rows ---- */
-/* How many of `columns`, the first of which is `first`, a row may see. */
-static size_t memopt_i_attention_valid(const memopt_i_attention_worker *w, size_t row, size_t first, size_t columns) {
-    if (!w->t->a.causal) return columns;
-    return row < first ? 0 : memopt_i_min(row - first + 1, columns);
+/* The first column of a block of rows: 0, or a multiple of 32 at which, or behind which, its first row's window begins. */
+static size_t memopt_i_attention_first(const memopt_i_attention_worker *w, size_t row) {
+    const size_t window = w->t->a.window;
+    return window ? memopt_i_less(row + 1, window) / MEMOPT_I_CHAIN_DEPTH * MEMOPT_I_CHAIN_DEPTH : 0;
 }
 
+/* What a row attends to of `columns`, the first of which is `first`. */
+static memopt_i_attention_seen memopt_i_attention_sees(const memopt_i_attention_worker *w, size_t row, size_t first,
+                                                       size_t columns) {
+    const memopt_attention *a = &w->t->a;
+    memopt_i_attention_seen seen;
+    size_t end = columns;
+
+    if (a->causal) end = memopt_i_min(memopt_i_less(row + 1, first), columns);
+    seen.first = a->window ? memopt_i_min(memopt_i_less(memopt_i_less(row + 1, a->window), first), end) : 0;
+    seen.count = end - seen.first;
+    return seen;
+}
+
+/* ---- whole rows ---- */
 /* Probabilities of rows, as floats, or finished for a product. */
 static void memopt_i_attention_probabilities(const memopt_i_attention_worker *w, size_t first, size_t rows,
                                              int finished) {
-    const size_t columns = w->t->a.causal ? first + rows : w->used;
+    const size_t at = memopt_i_attention_first(w, first);
+    const size_t columns = (w->t->a.causal ? first + rows : w->used) - at;
     size_t i;
 
     memopt_i_attention_cross(w, w->scores, rows, columns, memopt_i_attention_queries(w, first),
-                             memopt_i_attention_keys(w, 0));
+                             memopt_i_attention_keys(w, at));
     if (*w->status) return; /* nobody knows what is there */
     for (i = 0; i < rows; ++i) {
         float *p = w->scores + i * w->t->stride;
-        const size_t valid = memopt_i_attention_valid(w, first + i, 0, columns);
+        const memopt_i_attention_seen seen = memopt_i_attention_sees(w, first + i, at, columns);
 
-        memopt_i_softmax_row_weigh(w->t->o.level, p, p, w->t->a.scale, valid, valid);
-        if (finished) memopt_i_attention_finish(w, p, valid, columns);
+        memopt_i_softmax_row_weigh(w->t->o.level, p + seen.first, p + seen.first, w->t->a.scale, seen.count,
+                                   seen.count);
+        if (finished) memopt_i_attention_finish(w, p, seen, columns);
     }
 }
 
 static void memopt_i_attention_forward_rows(const memopt_i_attention_worker *w, size_t first, size_t rows) {
     const memopt_attention *a = &w->t->a;
-    const size_t columns = a->causal ? first + rows : w->used;
+    const size_t at = memopt_i_attention_first(w, first);
+    const size_t columns = (a->causal ? first + rows : w->used) - at;
 
     memopt_i_attention_probabilities(w, first, rows, 1);
-    memopt_i_attention_mix(w, w->scores, rows, columns, memopt_i_attention_diagonal(w, first, 0),
-                           memopt_i_attention_values(w, 0), memopt_i_attention_to(w, MEMOPT_I_ATTENTION_OUT, a->output,
+    memopt_i_attention_mix(w, w->scores, rows, columns, memopt_i_attention_band(w, first, at),
+                           memopt_i_attention_values(w, at), memopt_i_attention_to(w, MEMOPT_I_ATTENTION_OUT, a->output,
                            first), a->output_stride, a->type, 0);
 }
 
@@ -30381,28 +30478,30 @@ static void memopt_i_attention_backward_rows(const memopt_i_attention_worker *w,
                                              float *values, size_t stride) {
     const memopt_attention *a = &w->t->a;
     size_t i;
-    const size_t columns = a->causal ? first + rows : w->used;
-    const ptrdiff_t diagonal = memopt_i_attention_diagonal(w, first, 0);
+    const size_t at = memopt_i_attention_first(w, first);
+    const size_t columns = (a->causal ? first + rows : w->used) - at;
+    const memopt_i_band band = memopt_i_attention_band(w, first, at);
 
     memopt_i_attention_cross(w, w->grad_scores, rows, columns, memopt_i_attention_grads(w, first),
-                             memopt_i_attention_values(w, 0));
+                             memopt_i_attention_values(w, at));
     if (*w->status) return;
     for (i = 0; i < rows; ++i) {
         float *p = w->scores + i * w->t->stride;
         float *g = w->grad_scores + i * w->t->stride;
-        const size_t valid = memopt_i_attention_valid(w, first + i, 0, columns);
+        const memopt_i_attention_seen seen = memopt_i_attention_sees(w, first + i, at, columns);
+        const size_t c = seen.first;
 
-        memopt_i_softmax_row_grad(w->t->o.level, g, p, g, a->scale, valid, valid);
-        memopt_i_attention_finish(w, p, valid, columns);
-        memopt_i_attention_finish(w, g, valid, columns);
+        memopt_i_softmax_row_grad(w->t->o.level, g + c, p + c, g + c, a->scale, seen.count, seen.count);
+        memopt_i_attention_finish(w, p, seen, columns);
+        memopt_i_attention_finish(w, g, seen, columns);
     }
-    memopt_i_attention_gather(w, w->scores, rows, columns, diagonal, memopt_i_attention_grads(w, first), values,
-                              stride);
-    memopt_i_attention_mix(w, w->grad_scores, rows, columns, diagonal, memopt_i_attention_keys(w, 0),
+    memopt_i_attention_gather(w, w->scores, rows, columns, band, memopt_i_attention_grads(w, first),
+                              values + at * stride, stride);
+    memopt_i_attention_mix(w, w->grad_scores, rows, columns, band, memopt_i_attention_keys(w, at),
                            memopt_i_attention_to(w, MEMOPT_I_ATTENTION_QUERY, a->grad_queries, first), a->query_stride,
                            a->type, 0);
-    memopt_i_attention_gather(w, w->grad_scores, rows, columns, diagonal, memopt_i_attention_queries(w, first), keys,
-                              stride);
+    memopt_i_attention_gather(w, w->grad_scores, rows, columns, band, memopt_i_attention_queries(w, first),
+                              keys + at * stride, stride);
 }
 
 MEMOPT_I_SMALL_BEGIN
@@ -30417,20 +30516,23 @@ static void memopt_i_attention_backward_chunk(void *task, size_t chunk, int work
     float *keys = w.keys;
     float *values = w.values;
 
-    memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_KEY, a->grad_keys, 0, a->length);
-    memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_KEY, a->grad_values, 0, a->length);
+    memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_KEY, a->grad_keys, 0, w.length);
+    memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_KEY, a->grad_values, 0, w.length);
     if (a->type == MEMOPT_TYPE_F32) {
         keys = (float *)memopt_i_attention_to(&w, MEMOPT_I_ATTENTION_KEY, a->grad_keys, 0);
         values = (float *)memopt_i_attention_to(&w, MEMOPT_I_ATTENTION_KEY, a->grad_values, 0);
         stride = a->kv_stride;
-    } else memset(keys, 0, 2 * t->sums * a->width * sizeof *keys); /* values follow */
+    } else {
+        memset(keys, 0, w.used * a->width * sizeof *keys);
+        memset(values, 0, w.used * a->width * sizeof *values);
+    }
     for (i = 0; i < t->group; ++i, ++w.head) {
         for (first = 0; first < w.used; first += rows) {
             rows = memopt_i_min(a->block, w.used - first);
             memopt_i_attention_probabilities(&w, first, rows, 0);
             memopt_i_attention_backward_rows(&w, first, rows, keys, values, stride);
         }
-        memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_QUERY, a->grad_queries, w.used, a->length - w.used);
+        memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_QUERY, a->grad_queries, w.used, w.length - w.used);
     }
     if (a->type == MEMOPT_TYPE_F32) return;
     memopt_i_attention_put(&w, MEMOPT_I_ATTENTION_KEY, a->grad_keys, 0, keys, w.used);
@@ -30443,9 +30545,11 @@ MEMOPT_I_SMALL_END
 static float memopt_i_attention_exp_base(float max) { return memopt_i_float_bits(max) == 0xff800000u ? 0.0f : max; }
 
 /* A row of a tile of scores becomes exp(scale (x - most)); what the row has so far shrinks to a larger `max`. */
-static void memopt_i_attention_online_row(const memopt_i_attention_worker *w, size_t i, size_t valid, size_t columns) {
+static void memopt_i_attention_online_row(const memopt_i_attention_worker *w, size_t i, memopt_i_attention_seen seen,
+                                          size_t columns) {
     const int level = w->t->o.level;
-    float *x = w->scores + i * w->t->stride;
+    float *x = w->scores + i * w->t->stride + seen.first;
+    const size_t valid = seen.count;
     float *out = w->rows + i * w->t->a.width;
     const float scale = w->t->a.scale;
     const float before = w->max[i];
@@ -30461,28 +30565,33 @@ static void memopt_i_attention_online_row(const memopt_i_attention_worker *w, si
         w->sum[i] = fmaf(w->sum[i], shrink, memopt_i_row_total(sums));
         memopt_i_row_scale(level, out, out, shrink, w->t->a.width);
     }
-    memopt_i_attention_finish(w, x, valid, columns);
+    memopt_i_attention_finish(w, x - seen.first, seen, columns);
+}
+
+/* Columns from `at` on to the end of their tile, or to `end`. */
+static size_t memopt_i_attention_columns(const memopt_i_attention_worker *w, size_t at, size_t end) {
+    return memopt_i_min(w->t->tile - at % w->t->tile, end - at);
 }
 
 static void memopt_i_attention_online_rows(const memopt_i_attention_worker *w, size_t first, size_t rows) {
     const memopt_attention *a = &w->t->a;
     const size_t all = a->causal ? first + rows : w->used;
     size_t i, at, columns;
-    float *statistics = a->statistics + (w->sequence * a->heads + w->head) * a->length + first;
+    float *statistics = memopt_i_attention_statistics(w, first);
 
     for (i = 0; i < rows; ++i) {
         w->max[i] = memopt_i_bits_float(0xff800000u);
         w->sum[i] = 0;
     }
     memset(w->rows, 0, rows * a->width * sizeof *w->rows);
-    for (at = 0; at < all; at += columns) {
-        columns = memopt_i_min(w->t->tile, all - at);
+    for (at = memopt_i_attention_first(w, first); at < all; at += columns) {
+        columns = memopt_i_attention_columns(w, at, all);
         memopt_i_attention_cross(w, w->scores, rows, columns, memopt_i_attention_queries(w, first),
                                  memopt_i_attention_keys(w, at));
         if (*w->status) return;
         for (i = 0; i < rows; ++i)
-            memopt_i_attention_online_row(w, i, memopt_i_attention_valid(w, first + i, at, columns), columns);
-        memopt_i_attention_mix(w, w->scores, rows, columns, memopt_i_attention_diagonal(w, first, at),
+            memopt_i_attention_online_row(w, i, memopt_i_attention_sees(w, first + i, at, columns), columns);
+        memopt_i_attention_mix(w, w->scores, rows, columns, memopt_i_attention_band(w, first, at),
                                memopt_i_attention_values(w, at), w->rows, a->width, MEMOPT_TYPE_F32, 1);
     }
     if (*w->status) return;
@@ -30499,7 +30608,7 @@ static void memopt_i_attention_load_statistics(const memopt_i_attention_worker *
     const memopt_attention *a = &w->t->a;
     const int level = w->t->o.level;
     size_t i;
-    const float *statistics = a->statistics + (w->sequence * a->heads + w->head) * a->length + first;
+    const float *statistics = memopt_i_attention_statistics(w, first);
 
     for (i = 0; i < rows; ++i) {
         const size_t at = memopt_i_attention_at(w, MEMOPT_I_ATTENTION_OUT, first + i);
@@ -30530,34 +30639,38 @@ static int memopt_i_attention_tile(const memopt_i_attention_worker *w, size_t fi
     for (i = 0; i < rows; ++i) {
         float *p = w->scores + i * w->t->stride;
         float *g = w->grad_scores + i * w->t->stride;
-        const size_t valid = memopt_i_attention_valid(w, first + i, at, columns);
+        const memopt_i_attention_seen seen = memopt_i_attention_sees(w, first + i, at, columns);
+        const size_t c = seen.first;
 
-        memopt_i_row_exp(level, sums, p, p, w->max[i], a->scale, valid);
-        memopt_i_softmax_grad(level, g, p, g, a->scale, w->sum[i], valid);
-        memopt_i_attention_finish(w, p, valid, columns);
-        memopt_i_attention_finish(w, g, valid, columns);
+        memopt_i_row_exp(level, sums, p + c, p + c, w->max[i], a->scale, seen.count);
+        memopt_i_softmax_grad(level, g + c, p + c, g + c, a->scale, w->sum[i], seen.count);
+        memopt_i_attention_finish(w, p, seen, columns);
+        memopt_i_attention_finish(w, g, seen, columns);
     }
     return 1;
 }
 
 MEMOPT_I_SMALL_BEGIN
 /* A tile's columns, and all rows of a head that see them: gradients of keys and values, and with floats of queries. */
-static void memopt_i_attention_online_head(const memopt_i_attention_worker *w, size_t at, size_t columns) {
+static void memopt_i_attention_online_head(const memopt_i_attention_worker *w, size_t tile, size_t tile_end) {
     const memopt_attention *a = &w->t->a;
-    size_t first = a->causal ? at : 0;
+    size_t first = a->causal ? tile : 0;
+    const size_t last = a->window && a->window < w->used - tile_end ? tile_end + a->window - 1 : w->used;
 
-    for (; first < w->used && *w->status == MEMOPT_OK; first += a->block) {
-        const size_t rows = memopt_i_min(a->block, w->used - first);
-        const size_t seen = a->causal ? memopt_i_min(columns, first + rows - at) : columns;
-        const ptrdiff_t diagonal = memopt_i_attention_diagonal(w, first, at);
+    for (; first < last && *w->status == MEMOPT_OK; first += a->block) {
+        const size_t rows = memopt_i_min(a->block, last - first);
+        const size_t at = memopt_i_max(tile, memopt_i_attention_first(w, first));
+        const size_t columns = (a->causal ? memopt_i_min(tile_end, first + rows) : tile_end) - at;
+        const size_t sums = (at - tile) * a->width;
+        const memopt_i_band band = memopt_i_attention_band(w, first, at);
 
-        if (!memopt_i_attention_tile(w, first, rows, at, seen)) return;
-        memopt_i_attention_gather(w, w->scores, rows, seen, diagonal, memopt_i_attention_grads(w, first), w->values,
-                                  a->width);
-        memopt_i_attention_gather(w, w->grad_scores, rows, seen, diagonal, memopt_i_attention_queries(w, first),
-                                  w->keys, a->width);
+        if (!memopt_i_attention_tile(w, first, rows, at, columns)) return;
+        memopt_i_attention_gather(w, w->scores, rows, columns, band, memopt_i_attention_grads(w, first),
+                                  w->values + sums, a->width);
+        memopt_i_attention_gather(w, w->grad_scores, rows, columns, band, memopt_i_attention_queries(w, first),
+                                  w->keys + sums, a->width);
         if (a->type == MEMOPT_TYPE_F32)
-            memopt_i_attention_mix(w, w->grad_scores, rows, seen, diagonal, memopt_i_attention_keys(w, at),
+            memopt_i_attention_mix(w, w->grad_scores, rows, columns, band, memopt_i_attention_keys(w, at),
                                    memopt_i_attention_to(w, MEMOPT_I_ATTENTION_QUERY, a->grad_queries, first),
                                    a->query_stride, MEMOPT_TYPE_F32, 1);
     }
@@ -30572,18 +30685,19 @@ static void memopt_i_attention_online_keys(void *task, size_t chunk, int worker)
     size_t i, at, columns;
 
     for (w.head = head; w.head < head + t->group; ++w.head)
-        memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_QUERY, a->grad_queries, 0, a->length);
+        memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_QUERY, a->grad_queries, 0, w.length);
     w.head = head;
     for (at = 0; at < w.used; at += columns) {
-        columns = memopt_i_min(t->tile, w.used - at);
-        memset(w.keys, 0, 2 * t->sums * a->width * sizeof *w.keys); /* values follow */
-        for (i = 0; i < t->group; ++i, ++w.head) memopt_i_attention_online_head(&w, at, columns);
+        columns = memopt_i_attention_columns(&w, at, w.used);
+        memset(w.keys, 0, columns * a->width * sizeof *w.keys);
+        memset(w.values, 0, columns * a->width * sizeof *w.values);
+        for (i = 0; i < t->group; ++i, ++w.head) memopt_i_attention_online_head(&w, at, at + columns);
         w.head = head;
         memopt_i_attention_put(&w, MEMOPT_I_ATTENTION_KEY, a->grad_keys, at, w.keys, columns);
         memopt_i_attention_put(&w, MEMOPT_I_ATTENTION_KEY, a->grad_values, at, w.values, columns);
     }
-    memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_KEY, a->grad_keys, w.used, a->length - w.used);
-    memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_KEY, a->grad_values, w.used, a->length - w.used);
+    memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_KEY, a->grad_keys, w.used, w.length - w.used);
+    memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_KEY, a->grad_values, w.used, w.length - w.used);
 }
 
 /* Gradients of queries that cannot be added up where they lie. */
@@ -30593,44 +30707,71 @@ static void memopt_i_attention_online_queries(const memopt_i_attention_worker *w
     size_t at, columns;
 
     memset(w->rows, 0, rows * a->width * sizeof *w->rows);
-    for (at = 0; at < all; at += columns) {
-        columns = memopt_i_min(w->t->tile, all - at);
+    for (at = memopt_i_attention_first(w, first); at < all; at += columns) {
+        columns = memopt_i_attention_columns(w, at, all);
         if (!memopt_i_attention_tile(w, first, rows, at, columns)) return;
-        memopt_i_attention_mix(w, w->grad_scores, rows, columns, memopt_i_attention_diagonal(w, first, at),
+        memopt_i_attention_mix(w, w->grad_scores, rows, columns, memopt_i_attention_band(w, first, at),
                                memopt_i_attention_keys(w, at), w->rows, a->width, MEMOPT_TYPE_F32, 1);
     }
     memopt_i_attention_put(w, MEMOPT_I_ATTENTION_QUERY, a->grad_queries, first, w->rows, rows);
 }
 
 /* ---- chunks of rows, and the calls ---- */
-static memopt_i_attention_worker memopt_i_attention_rows(const memopt_i_attention *t, size_t chunk, int worker,
-                                                         size_t *first, size_t *rows) {
-    const size_t head = chunk / t->blocks;
-    const memopt_i_attention_worker w = memopt_i_attention_begin(t, head / t->a.heads, head % t->a.heads, worker);
+/* Where a row among all belongs to: the last document that does not begin behind it. */
+static size_t memopt_i_attention_find(const memopt_i_attention *t, size_t row) {
+    size_t low = 0;
+    size_t high = t->sequences;
 
-    *first = chunk % t->blocks * t->a.block;
-    *rows = *first < w.used ? memopt_i_min(t->a.block, w.used - *first) : 0;
-    return w;
+    if (!t->a.documents) return row / t->a.length;
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+
+        if (t->a.starts[middle] <= row) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+/* Works on rows of one sequence, of which `used` are in use. */
+typedef void memopt_i_attention_rows_fn(const memopt_i_attention_worker *w, size_t first, size_t rows, size_t used);
+
+static void memopt_i_attention_rows(const memopt_i_attention *t, size_t chunk, int worker,
+                                    memopt_i_attention_rows_fn *fn) {
+    const size_t blocks = memopt_i_ceil_div(t->rows, t->a.block);
+    size_t row = chunk % blocks * t->a.block;
+    const size_t end = memopt_i_min(row + t->a.block, t->rows);
+    size_t rows;
+
+    for (; row < end; row += rows) {
+        const memopt_i_attention_worker w =
+            memopt_i_attention_begin(t, memopt_i_attention_find(t, row), chunk / blocks, worker);
+        const size_t first = row - w.start;
+
+        rows = memopt_i_min(end - row, w.length - first);
+        fn(&w, first, rows, memopt_i_min(rows, memopt_i_less(w.used, first)));
+    }
+}
+
+static void memopt_i_attention_forward_part(const memopt_i_attention_worker *w, size_t first, size_t rows,
+                                            size_t used) {
+    memopt_i_attention_clear(w, MEMOPT_I_ATTENTION_OUT, w->t->a.output, first + used, rows - used);
+    if (!used) return;
+    if (w->t->a.online) memopt_i_attention_online_rows(w, first, used);
+    else memopt_i_attention_forward_rows(w, first, used);
+}
+
+static void memopt_i_attention_queries_part(const memopt_i_attention_worker *w, size_t first, size_t rows,
+                                            size_t used) {
+    (void)rows;
+    if (used) memopt_i_attention_online_queries(w, first, used);
 }
 
 static void memopt_i_attention_forward_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_attention *t = (const memopt_i_attention *)task;
-    const memopt_attention *a = &t->a;
-    size_t first, rows;
-    const memopt_i_attention_worker w = memopt_i_attention_rows(t, chunk, worker, &first, &rows);
-
-    memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_OUT, a->output, first + rows,
-                             memopt_i_min(a->block, a->length - first) - rows);
-    if (!rows) return;
-    if (a->online) memopt_i_attention_online_rows(&w, first, rows);
-    else memopt_i_attention_forward_rows(&w, first, rows);
+    memopt_i_attention_rows((const memopt_i_attention *)task, chunk, worker, memopt_i_attention_forward_part);
 }
 
 static void memopt_i_attention_queries_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_attention *t = (const memopt_i_attention *)task;
-    size_t first, rows;
-    const memopt_i_attention_worker w = memopt_i_attention_rows(t, chunk, worker, &first, &rows);
-    if (rows) memopt_i_attention_online_queries(&w, first, rows);
+    memopt_i_attention_rows((const memopt_i_attention *)task, chunk, worker, memopt_i_attention_queries_part);
 }
 
 static memopt_status memopt_i_attention_run(memopt_i_attention *t, size_t chunks, memopt_task_fn *fn) {
@@ -30641,7 +30782,8 @@ MEMOPT_API memopt_status memopt_attention_forward(const memopt_ops *ops, const m
     memopt_i_attention t;
 
     if (memopt_i_attention_ends(ops, x, 0, &t)) return t.o.c.status;
-    return memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks, memopt_i_attention_forward_chunk);
+    return memopt_i_attention_run(&t, t.a.heads * memopt_i_ceil_div(t.rows, t.a.block),
+                                  memopt_i_attention_forward_chunk);
 }
 
 MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const memopt_attention *x) {
@@ -30649,9 +30791,10 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
     memopt_task_fn *fn = x && x->online ? memopt_i_attention_online_keys : memopt_i_attention_backward_chunk;
 
     if (memopt_i_attention_ends(ops, x, 1, &t)) return t.o.c.status;
-    if (memopt_i_attention_run(&t, t.a.batch * t.a.kv_heads, fn)) return t.o.c.status;
+    if (memopt_i_attention_run(&t, t.sequences * t.a.kv_heads, fn)) return t.o.c.status;
     if (!t.a.online || t.a.type == MEMOPT_TYPE_F32) return MEMOPT_OK;
-    return memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks, memopt_i_attention_queries_chunk);
+    return memopt_i_attention_run(&t, t.a.heads * memopt_i_ceil_div(t.rows, t.a.block),
+                                  memopt_i_attention_queries_chunk);
 }
 MEMOPT_I_SMALL_END
 
@@ -31624,7 +31767,7 @@ static memopt_status memopt_i_linear_run(const memopt_i_ops *o, const memopt_pro
     end.fn = memopt_i_linear_end_of;
     end.user = t;
     end.is_aside = t->residual == p->result;
-    memopt_i_gemm_run(p, PTRDIFF_MAX, &end, o->threads, o->scratch);
+    memopt_i_gemm_run(p, memopt_i_band_all(), &end, o->threads, o->scratch);
     return MEMOPT_OK;
 }
 

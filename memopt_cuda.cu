@@ -1209,7 +1209,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops
                memopt.h (tensor cores: and 2^-21, of their exponentials and additions), and one rounding to the type.
                Scores are float; probabilities, and gradients of scores, are of `type`, as products want their operands.
    lengths     are on the device, and read by kernels only. One above length counts as length. Rows after them are not
-               read into any result, whatever they hold. */
+               read into any result, whatever they hold.
+   documents   and window: the CPU's alone, here MEMOPT_ERR_UNSUPPORTED. */
 
 /** Bytes of scratch, of a backward where grad_queries is set, else of a forward. Tensor cores (assumed where there is
     no device): none; batch * heads * length * 8 for a backward, half of that where online and statistics are set.
@@ -14528,6 +14529,7 @@ PRUNED status_t attention_resolve(const memopt_attention *x, int backward, atten
     status_t s2;
 
     if (!x) return MEMOPT_ERR_ARGUMENT;
+    if (x->documents || x->window) return MEMOPT_ERR_UNSUPPORTED;
     y = *x;
     if (!y.block) y.block = ATTENTION_BLOCK;
     if ((s = memopt_i_attention_resolve(NULL, &y, &same)) != MEMOPT_OK) return s; /* the CPU's rules */

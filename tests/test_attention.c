@@ -59,9 +59,16 @@ typedef struct attention_call {
     void *inputs, *grads, *output, *grad_output;
 } attention_call;
 static float attention_nan(void) { return memopt_i_bits_float(0x7fc00000u); }
+static size_t attention_sequences(const memopt_attention *x) { return x->documents ? x->documents : x->batch; }
+static size_t attention_start(const memopt_attention *x, size_t sequence) { /* its first row */
+    return x->documents ? x->starts[sequence] : sequence * x->length;
+}
 static size_t attention_used(const memopt_attention *x, size_t sequence) {
+    if (x->documents) return x->starts[sequence + 1] - x->starts[sequence];
     return x->lengths ? x->lengths[sequence] : x->length;
 }
+/* The first column that row i sees. */
+static size_t attention_from(size_t window, size_t i) { return window && i >= window ? i + 1 - window : 0; }
 static float attention_random(uint64_t *seed) { return (float)((int)test_below(seed, 255) - 127) / 64; } /* of every type */
 /* Rows that are not in use, and elements that are nobody's, are NaN; what is to be written is full of 0xA5. */
 static attention_call attention_make(const attention_case *c, uint64_t seed) {
@@ -148,23 +155,23 @@ typedef struct attention_floats { float *inputs, *grads, *output; } attention_fl
 /* What a query head of a sequence works on: rows of `row` floats. */
 typedef struct attention_head {
     memopt_type type; int causal; float scale;
-    size_t n, w, row, out_row;
+    size_t n, w, row, out_row, window;
     const float *q, *k, *v; float *dq, *dk, *dv, *out, *p, *g, *grad_out, *statistics;
 } attention_head;
 static attention_head attention_head_begin(const attention_call *a, const attention_floats *f, size_t sequence, size_t head, size_t kv) {
     const memopt_attention *x = &a->x; const size_t w = x->width; attention_head h; size_t i;
     memset(&h, 0, sizeof h);
-    h.type = x->type; h.causal = x->causal; h.n = attention_used(x, sequence); h.w = w; h.row = a->row; h.out_row = a->out_row;
+    h.type = x->type; h.causal = x->causal; h.n = attention_used(x, sequence); h.w = w; h.row = a->row; h.out_row = a->out_row; h.window = x->window;
     h.scale = x->scale != 0 ? x->scale : memopt_i_round(1.0f / memopt_i_round(sqrtf((float)w)));
-    h.q = f->inputs + sequence * x->length * a->row + head * w;
-    h.k = f->inputs + sequence * x->length * a->row + (x->heads + head / (x->heads / kv)) * w;
+    h.q = f->inputs + attention_start(x, sequence) * a->row + head * w;
+    h.k = f->inputs + attention_start(x, sequence) * a->row + (x->heads + head / (x->heads / kv)) * w;
     h.v = h.k + kv * w;
     h.dq = f->grads + (h.q - f->inputs); h.dk = f->grads + (h.k - f->inputs); h.dv = f->grads + (h.v - f->inputs);
-    h.out = f->output + sequence * x->length * a->out_row + head * w;
+    h.out = f->output + attention_start(x, sequence) * a->out_row + head * w;
     h.p = (float *)attention_alloc(h.n * h.n * 4); h.g = (float *)attention_alloc(h.n * h.n * 4);
     h.grad_out = (float *)attention_alloc(h.n * w * 4);
     for (i = 0; i < h.n * w; ++i)
-        h.grad_out[i] = attention_get(x->type, a->grad_output, (sequence * x->length + i / w) * a->out_row + head * w + i % w);
+        h.grad_out[i] = attention_get(x->type, a->grad_output, (attention_start(x, sequence) + i / w) * a->out_row + head * w + i % w);
     return h;
 }
 /* The last products: the gradients of keys and values are added onto what is there. */
@@ -172,30 +179,32 @@ static void attention_head_end(attention_head *h) {
     size_t j, c;
     for (j = 0; j < h->n; ++j) for (c = 0; c < h->w; ++c) {
         float *dv = h->dv + j * h->row + c, *dk = h->dk + j * h->row + c; const size_t first = h->causal ? j : 0;
-        *dv = attention_sum(h->type, *dv, h->p + j, h->n, h->grad_out + c, h->w, first, h->n);
-        *dk = attention_sum(h->type, *dk, h->g + j, h->n, h->q + c, h->row, first, h->n);
+        const size_t end = h->window && h->window < h->n - j ? j + h->window : h->n;
+        *dv = attention_sum(h->type, *dv, h->p + j, h->n, h->grad_out + c, h->w, first, end);
+        *dk = attention_sum(h->type, *dk, h->g + j, h->n, h->q + c, h->row, first, end);
     }
     free(h->p); free(h->g); free(h->grad_out);
 }
 static void attention_plain_head(const attention_call *a, const attention_floats *f, size_t sequence, size_t head, size_t kv) {
     attention_head h = attention_head_begin(a, f, sequence, head, kv); size_t i, j, c;
     for (i = 0; i < h.n; ++i) {
-        float sums[16] = { 0 }, dots[16] = { 0 }, most, dot; const size_t valid = h.causal ? i + 1 : h.n; float *s = h.p + i * h.n, *g = h.g + i * h.n;
-        for (j = 0; j < valid; ++j) s[j] = attention_sum(h.type, 0, h.q + i * h.row, 1, h.k + j * h.row, 1, 0, h.w);
-        most = memopt_i_row_max(MEMOPT_SIMD_SCALAR, s[0], s, valid);
-        memopt_i_row_exp(MEMOPT_SIMD_SCALAR, sums, s, s, most, h.scale, valid);
-        memopt_i_row_scale(MEMOPT_SIMD_SCALAR, s, s, memopt_i_round(1.0f / memopt_i_row_total(sums)), valid);
-        for (j = 0; j < valid; ++j) g[j] = attention_sum(h.type, 0, h.grad_out + i * h.w, 1, h.v + j * h.row, 1, 0, h.w);
-        memopt_i_row_dot(MEMOPT_SIMD_SCALAR, dots, s, g, valid);
+        float sums[16] = { 0 }, dots[16] = { 0 }, most, dot; float *s = h.p + i * h.n, *g = h.g + i * h.n;
+        const size_t valid = h.causal ? i + 1 : h.n, from = attention_from(h.window, i), count = valid - from;
+        for (j = from; j < valid; ++j) s[j] = attention_sum(h.type, 0, h.q + i * h.row, 1, h.k + j * h.row, 1, 0, h.w);
+        most = memopt_i_row_max(MEMOPT_SIMD_SCALAR, s[from], s + from, count);
+        memopt_i_row_exp(MEMOPT_SIMD_SCALAR, sums, s + from, s + from, most, h.scale, count);
+        memopt_i_row_scale(MEMOPT_SIMD_SCALAR, s + from, s + from, memopt_i_round(1.0f / memopt_i_row_total(sums)), count);
+        for (j = from; j < valid; ++j) g[j] = attention_sum(h.type, 0, h.grad_out + i * h.w, 1, h.v + j * h.row, 1, 0, h.w);
+        memopt_i_row_dot(MEMOPT_SIMD_SCALAR, dots, s + from, g + from, count);
         dot = memopt_i_row_total(dots);
-        for (j = 0; j < valid; ++j) {
+        for (j = from; j < valid; ++j) {
             const float slope = memopt_i_round(g[j] - dot);
             g[j] = attention_taken(h.type, memopt_i_round(memopt_i_round(h.scale * s[j]) * slope));
             s[j] = attention_taken(h.type, s[j]);
         }
         for (c = 0; c < h.w; ++c) {
-            h.out[i * h.out_row + c] = attention_sum(h.type, 0, s, 1, h.v + c, h.row, 0, valid);
-            h.dq[i * h.row + c] = attention_sum(h.type, 0, g, 1, h.k + c, h.row, 0, valid);
+            h.out[i * h.out_row + c] = attention_sum(h.type, 0, s, 1, h.v + c, h.row, from, valid);
+            h.dq[i * h.row + c] = attention_sum(h.type, 0, g, 1, h.k + c, h.row, from, valid);
         }
     }
     attention_head_end(&h);
@@ -203,19 +212,20 @@ static void attention_plain_head(const attention_call *a, const attention_floats
 /* ---- the same online, by tiles of columns ---- */
 static void attention_online_forward(const attention_head *h, size_t i, float *statistic) {
     const size_t valid = h->causal ? i + 1 : h->n; float most = -memopt_i_bits_float(0x7f800000u), sum = 0, *out = h->out + i * h->out_row;
-    float s[ATTENTION_TILE]; size_t at, j, c;
+    const size_t from = attention_from(h->window, i); float s[ATTENTION_TILE]; size_t at, j, c;
     for (c = 0; c < h->w; ++c) out[c] = 0;
-    for (at = 0; at < valid; at += ATTENTION_TILE) {
-        const size_t n = valid - at < ATTENTION_TILE ? valid - at : ATTENTION_TILE; float sums[16] = { 0 }, none[16] = { 0 }, before = most, base, shrink;
-        for (j = 0; j < n; ++j) s[j] = attention_sum(h->type, 0, h->q + i * h->row, 1, h->k + (at + j) * h->row, 1, 0, h->w);
-        most = memopt_i_row_max(MEMOPT_SIMD_SCALAR, before, s, n);
+    for (at = from / ATTENTION_TILE * ATTENTION_TILE; at < valid; at += ATTENTION_TILE) {
+        const size_t n = valid - at < ATTENTION_TILE ? valid - at : ATTENTION_TILE, b = from > at ? from - at : 0;
+        float sums[16] = { 0 }, none[16] = { 0 }, before = most, base, shrink;
+        for (j = b; j < n; ++j) s[j] = attention_sum(h->type, 0, h->q + i * h->row, 1, h->k + (at + j) * h->row, 1, 0, h->w);
+        most = memopt_i_row_max(MEMOPT_SIMD_SCALAR, before, s + b, n - b);
         base = memopt_i_float_bits(most) == 0xff800000u ? 0 : most;
         memopt_i_row_exp(MEMOPT_SIMD_SCALAR, none, &shrink, &before, base, h->scale, 1);
-        memopt_i_row_exp(MEMOPT_SIMD_SCALAR, sums, s, s, base, h->scale, n);
+        memopt_i_row_exp(MEMOPT_SIMD_SCALAR, sums, s + b, s + b, base, h->scale, n - b);
         sum = fmaf(sum, shrink, memopt_i_row_total(sums));
-        for (j = 0; j < n; ++j) s[j] = attention_taken(h->type, s[j]);
+        for (j = b; j < n; ++j) s[j] = attention_taken(h->type, s[j]);
         for (c = 0; c < h->w; ++c)
-            out[c] = attention_sum(h->type, memopt_i_round(shrink * out[c]), s, 1, h->v + at * h->row + c, h->row, 0, n);
+            out[c] = attention_sum(h->type, memopt_i_round(shrink * out[c]), s, 1, h->v + at * h->row + c, h->row, b, n);
     }
     for (c = 0; c < h->w; ++c) out[c] = attention_rounded(h->type, memopt_i_round(memopt_i_round(1 / sum) * out[c]));
     *statistic = (float)((double)most + memopt_i_row_log((double)sum) / (double)h->scale);
@@ -223,20 +233,21 @@ static void attention_online_forward(const attention_head *h, size_t i, float *s
 static void attention_online_head(const attention_call *a, const attention_floats *f, size_t sequence, size_t head, size_t kv) {
     attention_head h = attention_head_begin(a, f, sequence, head, kv); size_t i, j, c, at;
     for (i = 0; i < h.n; ++i) {
-        const size_t valid = h.causal ? i + 1 : h.n; float none[16] = { 0 }, dots[16] = { 0 }, statistic, dot, *p = h.p + i * h.n, *g = h.g + i * h.n;
+        const size_t valid = h.causal ? i + 1 : h.n, from = attention_from(h.window, i);
+        float none[16] = { 0 }, dots[16] = { 0 }, statistic, dot, *p = h.p + i * h.n, *g = h.g + i * h.n;
         attention_online_forward(&h, i, &statistic);
         memopt_i_row_dot(MEMOPT_SIMD_SCALAR, dots, h.out + i * h.out_row, h.grad_out + i * h.w, h.w);
         dot = memopt_i_row_total(dots);
-        for (j = 0; j < valid; ++j) p[j] = attention_sum(h.type, 0, h.q + i * h.row, 1, h.k + j * h.row, 1, 0, h.w);
-        memopt_i_row_exp(MEMOPT_SIMD_SCALAR, none, p, p, statistic, h.scale, valid);
-        for (j = 0; j < valid; ++j) {
+        for (j = from; j < valid; ++j) p[j] = attention_sum(h.type, 0, h.q + i * h.row, 1, h.k + j * h.row, 1, 0, h.w);
+        memopt_i_row_exp(MEMOPT_SIMD_SCALAR, none, p + from, p + from, statistic, h.scale, valid - from);
+        for (j = from; j < valid; ++j) {
             const float slope = memopt_i_round(attention_sum(h.type, 0, h.grad_out + i * h.w, 1, h.v + j * h.row, 1, 0, h.w) - dot);
             g[j] = attention_taken(h.type, memopt_i_round(memopt_i_round(h.scale * p[j]) * slope));
             p[j] = attention_taken(h.type, p[j]);
         }
-        for (at = 0; at < valid; at += ATTENTION_TILE) for (c = 0; c < h.w; ++c) {
+        for (at = from / ATTENTION_TILE * ATTENTION_TILE; at < valid; at += ATTENTION_TILE) for (c = 0; c < h.w; ++c) {
             const size_t n = valid - at < ATTENTION_TILE ? valid - at : ATTENTION_TILE; float *dq = h.dq + i * h.row + c;
-            *dq = attention_sum(h.type, *dq, g + at, 1, h.k + at * h.row + c, h.row, 0, n);
+            *dq = attention_sum(h.type, *dq, g + at, 1, h.k + at * h.row + c, h.row, from > at ? from - at : 0, n);
         }
     }
     attention_head_end(&h);
@@ -253,7 +264,7 @@ static int attention_is_plain(const attention_call *a) {
     f.output = (float *)attention_alloc(outs * 4);
     for (i = 0; i < all; ++i) { f.inputs[i] = attention_get(x->type, a->inputs, i); f.grads[i] = 0; }
     for (i = 0; i < outs; ++i) f.output[i] = 0;
-    for (b = 0; b < x->batch; ++b) for (h = 0; h < x->heads; ++h)
+    for (b = 0; b < attention_sequences(x); ++b) for (h = 0; h < x->heads; ++h)
         if (x->online) attention_online_head(a, &f, b, h, kv); else attention_plain_head(a, &f, b, h, kv);
     for (i = 0; i < outs; ++i) {
         float want = attention_rounded(x->type, f.output[i]), got = attention_get(x->type, a->output, i);
@@ -347,14 +358,14 @@ static double attention_off(const attention_call *a, size_t n, double most, doub
 static void attention_exact_row(const attention_call *a, const attention_exact *e, const double *in, size_t b, size_t head, size_t kv,
                                 size_t i, double *p) {
     const memopt_attention *x = &a->x; const size_t used = attention_used(x, b), w = x->width, n = x->causal ? i + 1 : used; size_t j, c;
-    const size_t base = b * x->length, kh = x->heads + head / (x->heads / kv);
+    const size_t base = attention_start(x, b), from = attention_from(x->window, i), kh = x->heads + head / (x->heads / kv);
     const double scale = x->scale != 0 ? (double)x->scale : 1 / sqrt((double)w), *q = in + (base + i) * a->row + head * w;
     const double narrow = x->type == MEMOPT_TYPE_BF16 ? 1.0 / 256 : 0; /* the rounding of weights and of gradients of scores */
     const double u = ATTENTION_U, store = x->type == MEMOPT_TYPE_F32 ? 0 : x->type == MEMOPT_TYPE_BF16 ? 1.0 / 256 : 1.0 / 2048;
     double most = -1e300, sizes = 0, sum = 0, size = 0, dot = 0, dot_size = 0, off, *gp = p + used, *gp_size = p + 2 * used;
     double *dq = e->grads + (base + i) * a->row + head * w, *dq_off = e->grads_off + (base + i) * a->row + head * w;
     double *out = e->output + (base + i) * a->out_row + head * w, *out_off = e->output_off + (base + i) * a->out_row + head * w;
-    for (j = 0; j < n; ++j) {
+    for (j = from; j < n; ++j) {
         const double *k = in + (base + j) * a->row + kh * w; double s = 0, t = 0;
         for (c = 0; c < w; ++c) { s += q[c] * k[c]; t += fabs(q[c] * k[c]); }
         p[j] = scale * s;
@@ -363,8 +374,8 @@ static void attention_exact_row(const attention_call *a, const attention_exact *
         if (scale * t > sizes) sizes = scale * t;
     }
     off = attention_off(a, n, size, sizes);
-    for (j = 0; j < n; ++j) sum += p[j] = exp(p[j] - most);
-    for (j = 0; j < n; ++j) {
+    for (j = from; j < n; ++j) sum += p[j] = exp(p[j] - most);
+    for (j = from; j < n; ++j) {
         const double *v = in + (base + j) * a->row + (kh + kv) * w;
         p[j] /= sum; gp[j] = gp_size[j] = 0;
         for (c = 0; c < w; ++c) {
@@ -374,7 +385,7 @@ static void attention_exact_row(const attention_call *a, const attention_exact *
         }
         dot += p[j] * gp[j]; dot_size += p[j] * gp_size[j];
     }
-    for (j = 0; j < n; ++j) {
+    for (j = from; j < n; ++j) {
         double *dk = e->grads + (base + j) * a->row + kh * w, *dk_off = e->grads_off + (base + j) * a->row + kh * w;
         const double *k = in + (base + j) * a->row + kh * w, s = scale * p[j] * (gp[j] - dot), rows = (double)(used * (x->heads / kv));
         const double slope_off = scale * p[j] * ((off + 4 * u) * fabs(gp[j] - dot) + (double)(w + 2) * u * gp_size[j]
@@ -390,11 +401,11 @@ static void attention_exact_row(const attention_call *a, const attention_exact *
 }
 static attention_exact attention_exactly(const attention_call *a, const double *in) {
     const memopt_attention *x = &a->x; const size_t kv = x->kv_heads ? x->kv_heads : x->heads; size_t b, h, i; attention_exact e;
-    double *row = (double *)attention_alloc(3 * x->length * sizeof *row);
+    double *row = (double *)attention_alloc(3 * a->rows * sizeof *row);
     e.output = (double *)calloc(a->rows * a->out_row, 2 * sizeof *e.output); e.grads = (double *)calloc(a->rows * a->row, 2 * sizeof *e.grads);
     if (!e.output || !e.grads) { printf("test_attention: out of memory\n"); exit(1); }
     e.output_off = e.output + a->rows * a->out_row; e.grads_off = e.grads + a->rows * a->row;
-    for (b = 0; b < x->batch; ++b) for (h = 0; h < x->heads; ++h) for (i = 0; i < attention_used(x, b); ++i)
+    for (b = 0; b < attention_sequences(x); ++b) for (h = 0; h < x->heads; ++h) for (i = 0; i < attention_used(x, b); ++i)
         attention_exact_row(a, &e, in, b, h, kv, i, row);
     free(row);
     return e;
@@ -528,6 +539,95 @@ static void attention_lengths(void) {
         attention_free(&all);
     }
 }
+/* ---- documents and windows ---- */
+/* Cuts rows at random places, some of them twice; returns on the longest. */
+static size_t attention_cut(size_t *starts, size_t documents, size_t rows, uint64_t *seed) {
+    size_t i, j, longest = 0;
+    for (i = 1; i < documents; ++i) starts[i] = (size_t)test_below(seed, rows + 1);
+    starts[0] = 0; starts[documents] = rows;
+    for (i = 1; i < documents; ++i) for (j = i; j > 1 && starts[j - 1] > starts[j]; --j) {
+        const size_t t = starts[j]; starts[j] = starts[j - 1]; starts[j - 1] = t;
+    }
+    for (i = 0; i < documents; ++i) if (starts[i + 1] - starts[i] > longest) longest = starts[i + 1] - starts[i];
+    return longest;
+}
+/* Does a document of a call that has run have the bits, and the statistics, of a call of its own? */
+static int attention_is_alone(const attention_call *all, attention_case c, size_t document) {
+    const memopt_attention *x = &all->x; const size_t from = x->starts[document], size = attention_bytes(c.type); int same; attention_call one;
+    c.batch = 1; c.length = x->starts[document + 1] - from;
+    one = attention_make(&c, 1);
+    one.x.window = x->window; one.x.scale = x->scale;
+    memcpy(one.inputs, memopt_i_row_at(all->inputs, c.type, from * all->row), c.length * all->row * size);
+    memcpy(one.grad_output, memopt_i_row_at(all->grad_output, c.type, from * all->out_row), c.length * all->out_row * size);
+    same = attention_both(&one, NULL, NULL) == MEMOPT_OK
+        && !memcmp(one.output, memopt_i_row_at(all->output, c.type, from * all->out_row), c.length * all->out_row * size)
+        && !memcmp(one.grads, memopt_i_row_at(all->grads, c.type, from * all->row), c.length * all->row * size)
+        && (!c.online || !memcmp(one.x.statistics, x->statistics + from * c.heads, c.length * c.heads * sizeof(float)));
+    attention_free(&one);
+    return same;
+}
+static void attention_documents(void) {
+    const uint64_t cases = TEST_CASES(120, 2000); uint64_t n; size_t starts[12], i;
+    for (n = 0; n < cases; ++n) {
+        uint64_t seed = n + 1; attention_case c; attention_call a, b; test_worker_set worker_set; memopt_threads t; size_t longest;
+        const size_t heads[4] = { 1, 2, 4, 6 }; size_t documents = 1 + (size_t)test_below(&seed, 11), all;
+        memset(&c, 0, sizeof c);
+        c.batch = 1 + (size_t)test_below(&seed, 3); c.length = 1 + (size_t)test_below(&seed, n % 8 ? 60 : 200 / c.batch);
+        c.heads = heads[test_below(&seed, 4)]; c.kv_heads = test_below(&seed, 2) && c.heads % 2 == 0 ? c.heads / 2 : 0;
+        c.width = 1 + (size_t)test_below(&seed, n % 5 ? 9 : 40); c.block = (size_t)test_below(&seed, 2) * (1 + (size_t)test_below(&seed, 70));
+        c.causal = test_below(&seed, 3) != 0; c.online = (int)test_below(&seed, 2); c.type = (memopt_type)test_below(&seed, 3);
+        all = c.batch * c.length;
+        longest = attention_cut(starts, documents, all, &seed);
+        t = test_workers(&worker_set, 1 + (int)test_below(&seed, 4), test_below(&seed, 2) ? memopt_simd_best() : MEMOPT_SIMD_SCALAR);
+        if (test_is_passed_over()) continue;
+        a = attention_make(&c, n + 300); attention_mixed(&a, c.type, n + 1);
+        a.x.documents = documents; a.x.starts = starts; a.x.longest = all; /* more than there is costs scratch, no bit */
+        if (c.causal && test_below(&seed, 2)) a.x.window = 1 + (size_t)test_below(&seed, longest + 3);
+        b = a;
+        CHECK_AT(attention_both(&a, &t, NULL) == MEMOPT_OK && attention_is_plain(&a), n);
+        for (i = 0; i < documents; ++i) CHECK_AT(attention_is_alone(&a, c, i), n * 100 + i);
+        b.x.longest = longest; /* a byte less of scratch would be seen */
+        if (longest) CHECK_AT(attention_both(&b, NULL, NULL) == MEMOPT_OK && attention_is_plain(&b), n);
+        attention_free(&a);
+    }
+}
+/* A row and the window - 1 before it: the bits of sums over these alone, near the exact form, for every block; and whatever
+   stands in rows that it does not see. */
+static void attention_windows(void) {
+    static const size_t windows[] = { 1, 2, 3, 7, 8, 11, 12, 13, 31, 32, 33, 64, 100, 255, 256, 257, 600 }, blocks[] = { 0, 1, 32, 50, 200, SIZE_MAX };
+    size_t w, k; int type, online, level;
+    for (w = 0; w < sizeof windows / sizeof *windows; ++w) for (type = 0; type < 3; ++type) for (online = 0; online < 2; ++online) {
+        attention_case c = { 1, 131, 2, 1, 5, 64, 1, 0, MEMOPT_TYPE_F32, NULL }; attention_call one;
+        c.length = windows[w] > 60 ? 330 : 131; c.width = w % 3 || w > 11 ? 5 : 33; c.type = (memopt_type)type; c.online = online;
+        if (test_is_passed_over()) continue;
+        one = attention_make(&c, w + 3); attention_mixed(&one, c.type, w + 1); one.x.window = windows[w];
+        CHECK_AT(attention_both(&one, NULL, NULL) == MEMOPT_OK && attention_is_plain(&one), w);
+        CHECK_AT(attention_check_exact(&one) <= 1, w);
+        for (k = 0; k < sizeof blocks / sizeof *blocks; ++k) for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
+            attention_call other; memopt_threads t = test_level(level);
+            if ((k + w) % 3 && (level != memopt_simd_best() || c.length > 131)) continue;
+            c.block = blocks[k];
+            other = attention_make(&c, w + 3); attention_mixed(&other, c.type, w + 1); other.x.window = windows[w];
+            CHECK_AT(attention_both(&other, &t, NULL) == MEMOPT_OK && attention_same(&one, &other), w * 100 + k);
+            attention_free(&other);
+        }
+        attention_free(&one);
+    }
+}
+/* Scratch grows with what is attended to. */
+static void attention_window_sizes(void) {
+    memopt_attention x; size_t bytes = 0; const size_t starts[3] = { 0, 10, 64 };
+    memset(&x, 0, sizeof x);
+    x.batch = 1; x.length = 4096; x.heads = 12; x.width = 64; x.causal = 1; x.window = 512;
+    CHECK(scratch_of_attention(NULL, &x, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 2 * 64 * 624 * 4 + 64);
+    x.window = 4096; /* 4096 + 16: an odd number of lines */
+    CHECK(scratch_of_attention(NULL, &x, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 2 * 64 * 4112 * 4 + 64);
+    x.window = 0; x.documents = 2; x.starts = starts; x.longest = 256;
+    CHECK(scratch_of_attention(NULL, &x, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 2 * 64 * 272 * 4 + 64);
+    x.type = MEMOPT_TYPE_BF16;
+    CHECK(scratch_of_attention(NULL, &x, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 2 * 64 * 272 * 4 + 2 * 64 * 256 * 4 + 64);
+}
+
 /* Dense tensors of their own: the strides that 0 stands for; and each gradient stays in its own. */
 static void attention_dense(void) {
     const attention_case c = { 2, 19, 4, 2, 6, 8, 1, 0, MEMOPT_TYPE_F32, NULL }; attention_call a = attention_make(&c, 5);
@@ -855,6 +955,31 @@ static void attention_own_gemm(void) {
     }
 }
 
+/* NaN in row 40 reaches the rows whose window has it, and nobody else; with a gemm of the caller's, too. */
+static void attention_window_reach(void) {
+    const size_t window = 9, at = 40; size_t r, k; int type, online, own;
+    for (type = 0; type < 3; ++type) for (online = 0; online < 2; ++online) for (own = 0; own < 2; ++own) {
+        attention_case c = { 1, 90, 1, 1, 4, 32, 1, 0, MEMOPT_TYPE_F32, NULL }; attention_call a; attention_gemm g; memopt_gemm table;
+        memset(&g, 0, sizeof g);
+        table.multiply_fn = attention_multiply; table.scratch_bytes = 100; table.user = &g;
+        c.online = online; c.type = (memopt_type)type;
+        a = attention_make(&c, 8); a.x.window = window;
+        for (k = 0; k + 3 < a.row; ++k) attention_set(c.type, a.inputs, at * a.row + k, attention_nan());
+        CHECK(attention_both(&a, NULL, own ? &table : NULL) == MEMOPT_OK && !g.bad && (own == 0) == (g.calls == 0));
+        for (r = 0; r < c.length; ++r) {
+            const int out = r >= at && r < at + window, near = r + window > at && r < at + window;
+            for (k = 0; k < c.width; ++k) {
+                const float y = attention_get(c.type, a.output, r * a.out_row + k);
+                CHECK_AT((y != y) == out, r);
+            }
+            for (k = 0; k + 3 < a.row; ++k) {
+                const float y = attention_get(c.type, a.grads, r * a.row + k);
+                if (!near) CHECK_AT(y == y, r * 100 + k);
+            }
+        }
+        attention_free(&a);
+    }
+}
 /* ---- sizes, and calls that are wrong ---- */
 static void attention_sizes(void) {
     attention_case c = { 1, 4096, 12, 0, 64, 0, 1, 1, MEMOPT_TYPE_F32, NULL }; attention_call a; memopt_ops ops; size_t small_bytes = 0, bytes = 0, i;
@@ -961,6 +1086,7 @@ static void attention_errors(void) {
     static float room[2048];
     memopt_threads many;
     size_t lengths[2] = { 4, 4 }, bytes = 0;
+    size_t starts[4] = { 0, 3, 7, 8 }, bad[4] = { 1, 3, 4, 8 };
     memopt_attention right, x;
     memopt_ops fine, o;
     unsigned char *raw;
@@ -1032,6 +1158,23 @@ static void attention_errors(void) {
     REFUSES(o.error, (x = right, o = fine, o.scratch_bytes = 64), memopt_attention_backward(&o, &x), MEMOPT_ERR_BUFFER, text);
     lengths[1] = 5;
     ATTENTION_SAYS((void)0, forward(&o, &x), ARGUMENT, "lengths 5 at sequence 1, at most length 4");
+    ATTENTION_SAYS(x.window = 1, forward(&o, &x), ARGUMENT, "window needs causal");
+    ATTENTION_SAYS(x.documents = 2, forward(&o, &x), ARGUMENT, "lengths is given, and documents as well");
+    ATTENTION_SAYS(x.starts = starts, forward(&o, &x), ARGUMENT, "documents is 0, and starts is given");
+    ATTENTION_SAYS(x.longest = 2, forward(&o, &x), ARGUMENT, "documents is 0, and longest is given");
+    right.lengths = NULL;
+    right.documents = 3;
+    ATTENTION_SAYS((void)0, forward(&o, &x), ARGUMENT, "starts is NULL");
+    ATTENTION_SAYS(x.documents = SIZE_MAX, forward(&o, &x), OVERFLOW, "documents is larger than memory can be");
+    right.starts = starts;
+    ACCEPTS(o.error, (x = right, o = fine), memopt_attention_forward(&o, &x));
+    ATTENTION_SAYS(x.longest = 9, forward(&o, &x), ARGUMENT, "longest 9, at most batch * length 8");
+    ATTENTION_SAYS(x.longest = 3, forward(&o, &x), ARGUMENT, "rows 4 at document 1, at most longest 3");
+    ATTENTION_SAYS(x.starts = bad, forward(&o, &x), ARGUMENT, "starts[0] 1, must be 0");
+    bad[0] = 0; bad[1] = 5;
+    ATTENTION_SAYS((x.starts = bad, x.longest = 8), backward(&o, &x), ARGUMENT, "its end 4 at document 1, at least its beginning 5");
+    bad[1] = 2; bad[3] = 7;
+    ATTENTION_SAYS(x.starts = bad, forward(&o, &x), ARGUMENT, "starts ends at 7, must be batch * length 8");
     free(raw);
 }
 
@@ -1043,6 +1186,9 @@ static void test_attention(void) {
     RUN(attention_any_workers);
     RUN(attention_any_block);
     RUN(attention_lengths);
+    RUN(attention_documents);
+    RUN(attention_windows);
+    RUN(attention_window_sizes);
     RUN(attention_dense);
     RUN(attention_long);
     RUN(attention_large_scores);
@@ -1054,6 +1200,7 @@ static void test_attention(void) {
     RUN(attention_reach);
     RUN(attention_minus_infinity);
     RUN(attention_own_gemm);
+    RUN(attention_window_reach);
     RUN(attention_sizes);
     RUN(attention_bad);
     RUN(attention_errors);

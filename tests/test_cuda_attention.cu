@@ -368,6 +368,8 @@ static void test_cuda_attention_bad(void) {
     BOTH(x.query_stride = 15, MEMOPT_ERR_ARGUMENT);
     BOTH(x.length = SIZE_MAX / 2, MEMOPT_ERR_OVERFLOW);
     BOTH((x.length = (size_t)1 << 31, x.batch = 1), MEMOPT_ERR_OVERFLOW);
+    BOTH(x.window = 4, MEMOPT_ERR_UNSUPPORTED);
+    BOTH(x.documents = 1, MEMOPT_ERR_UNSUPPORTED);
     BOTH(x.batch = 0, 0);
     BOTH((x.length = 0, x.queries = NULL), 0);
 #ifndef __CUDACC__

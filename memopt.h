@@ -30422,7 +30422,7 @@ static void memopt_i_attention_gather(const memopt_i_attention_worker *w, const 
 }
 MEMOPT_I_SMALL_END
 
-/* The first column of a block of rows: 0, or a multiple of 32 at which, or behind which, its first row's window begins. */
+/* The first column of a block of rows: 0, or the multiple of 32 at or before which its first row's window begins. */
 static size_t memopt_i_attention_first(const memopt_i_attention_worker *w, size_t row) {
     const size_t window = w->t->a.window;
     return window ? memopt_i_less(row + 1, window) / MEMOPT_I_CHAIN_DEPTH * MEMOPT_I_CHAIN_DEPTH : 0;

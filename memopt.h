@@ -3082,7 +3082,8 @@ MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const 
 
 /* @section api_rotary : api_ops
    Pair i of a head's elements, (a, b), becomes (a cos t - b sin t, b cos t + a sin t), with the angle
-   t = position * base^(-2 i / rotated). Backward rotates grad_output back; it needs nothing else. */
+   t = position * base^(-2 i / rotated), or with frequencies of your own. Backward rotates grad_output back; it needs
+   nothing else. */
 
 typedef struct memopt_rotary {
     size_t      rows, heads, width; /* width: of one head */
@@ -3091,7 +3092,12 @@ typedef struct memopt_rotary {
     size_t      rotated;       /* how many of a head's elements, its first; even; 0 = width. The others are copied */
     int         interleaved;   /* 1: pair i is elements 2 i and 2 i + 1; 0: i and i + rotated / 2, as in Llama */
     double      base;          /* 0 = 10000; else finite and at least 1 */
+    const double *frequencies; /* NULL, or of each pair, instead of a power of base, radians from a position to the
+                                  next, 0 to 1: contexts stretched as Llama 3, YaRN and others do it
+                                  (examples/parts/rotary_scaling.h) */
+    float       magnitude;     /* what sines and cosines are multiplied by, in backward as well; 0 = 1 */
     size_t      length, first; /* the position of a row is first + row % length; length 0 = rows */
+    const int32_t *positions;  /* NULL, or instead of these two of each row, at least 0: documents, caches */
     memopt_type type;
     const void *input;
     void       *output;        /* may be input, and only as a whole */
@@ -32550,9 +32556,10 @@ typedef struct memopt_i_rotary_row {
 MEMOPT_I_SMALL_BEGIN
 static uint64_t memopt_i_rotary_frequency(const memopt_rotary *x, size_t pair) {
     const double share = (double)(2 * pair) / (double)x->rotated;
-    const double of_base = memopt_i_row_decay(fma(share, memopt_i_row_log(x->base), 0.0));
+    const double radians = x->frequencies ? x->frequencies[pair]
+                                          : memopt_i_row_decay(fma(share, memopt_i_row_log(x->base), 0.0));
 
-    return (uint64_t)ldexp(fma(of_base, 0.15915494309189535, 0.0), 64); /* 1 / (2 pi) */
+    return (uint64_t)ldexp(fma(radians, 0.15915494309189535, 0.0), 64); /* 1 / (2 pi) */
 }
 
 static void memopt_i_rotary_frequencies(memopt_i_rotary *t) {
@@ -32560,8 +32567,12 @@ static void memopt_i_rotary_frequencies(memopt_i_rotary *t) {
     for (i = 0; i < t->pairs; ++i) t->frequencies[i] = memopt_i_rotary_frequency(&t->x, t->pair + i);
 }
 
+static uint64_t memopt_i_rotary_position(const memopt_rotary *x, size_t row) {
+    return x->positions ? (uint64_t)x->positions[row] : (uint64_t)x->first + row % x->length;
+}
+
 static void memopt_i_rotary_row_begin(const memopt_i_rotary *t, memopt_i_rotary_row *r, size_t row) {
-    const uint64_t position = (uint64_t)t->x.first + row % t->x.length;
+    const uint64_t position = memopt_i_rotary_position(&t->x, row);
     const uint64_t half = (uint64_t)1 << 31; /* to nearest */
     uint32_t angles[MEMOPT_I_ROTARY_PAIRS];
     size_t i;
@@ -32569,6 +32580,10 @@ static void memopt_i_rotary_row_begin(const memopt_i_rotary *t, memopt_i_rotary_
     for (i = 0; i < t->pairs; ++i) angles[i] = (uint32_t)((position * t->frequencies[i] + half) >> 32);
     i = MEMOPT_I_DISPATCH(t->level, rotary_sines, (r->cosines, r->sines, angles, t->pairs));
     (void)memopt_i_v1_rotary_sines(r->cosines + i, r->sines + i, angles + i, t->pairs - i);
+    if (t->x.magnitude != 1) {
+        memopt_i_row_scale(t->level, r->cosines, r->cosines, t->x.magnitude, t->pairs);
+        memopt_i_row_scale(t->level, r->sines, r->sines, t->x.magnitude, t->pairs);
+    }
 }
 
 static void memopt_i_rotary_pairs(const memopt_i_rotary *t, const memopt_i_rotary_row *r, float *to_a, float *to_b,
@@ -32637,14 +32652,33 @@ static size_t memopt_i_rotary_heads(const void *task, size_t row, size_t at, siz
 }
 
 MEMOPT_I_SMALL_BEGIN
+/* Angles that are given: what is read on the host. */
+static void memopt_i_rotary_check_frequencies(memopt_i_ops *o, const memopt_rotary *x) {
+    size_t i;
+
+    memopt_i_ops_take_sized(o, "frequencies", x->frequencies, sizeof *x->frequencies, x->rotated / 2,
+                            MEMOPT_I_OPS_OPTIONAL);
+    for (i = 0; x->frequencies && i < x->rotated / 2 && !o->c.status; ++i) {
+        memopt_i_checks_at(&o->c, "pair", i);
+        memopt_i_must_real(&o->c, x->frequencies[i] >= 0 && x->frequencies[i] <= 1, "frequencies", x->frequencies[i],
+                           "at least 0 and at most", 1);
+    }
+    memopt_i_checks_at(&o->c, NULL, SIZE_MAX);
+}
+
 /* Shapes, with defaults filled in. */
 static memopt_status memopt_i_rotary_check(memopt_i_ops *o, memopt_rotary *x, const char *input) {
     size_t row = 0;
     size_t end;
 
     if (!x->rotated) x->rotated = x->width;
+    memopt_i_must(&o->c, !x->positions || (!x->length && !x->first), "positions",
+                  "is given, and length or first as well");
+    memopt_i_must(&o->c, !x->frequencies || memopt_i_double_bits(x->base) << 1 == 0, "frequencies",
+                  "is given, and base as well");
     if (!x->length) x->length = memopt_i_max(1, x->rows);
     if (memopt_i_double_bits(x->base) << 1 == 0) x->base = 10000;
+    if (memopt_i_float_bits(x->magnitude) << 1 == 0) x->magnitude = 1;
     memopt_i_ops_type(o, "type", x->type);
     memopt_i_must_be_flag(&o->c, "interleaved", x->interleaved);
     memopt_i_must_be_at_most(&o->c, "rotated", x->rotated, "at most width", x->width);
@@ -32653,6 +32687,9 @@ static memopt_status memopt_i_rotary_check(memopt_i_ops *o, memopt_rotary *x, co
     memopt_i_must_real(&o->c, x->base >= 1 && memopt_i_finite_double(x->base), "base", x->base, "finite and at least",
                        1);
     memopt_i_must_fit(&o->c, !memopt_i_mul(x->heads, x->width, &row), "heads * width", "does not fit size_t");
+    memopt_i_must_real(&o->c, memopt_i_float_bits(x->magnitude) < 0x7f800000u, "magnitude", (double)x->magnitude,
+                       "finite and at least", 0);
+    memopt_i_rotary_check_frequencies(o, x);
     if (!x->stride) x->stride = row;
     memopt_i_must_be_at_least(&o->c, "stride", x->stride, "at least heads * width", row);
     memopt_i_must_fit(&o->c, !memopt_i_add(x->first, x->length, &end), "first + length", "does not fit size_t");
@@ -32676,6 +32713,8 @@ static memopt_status memopt_i_rotary_run(const memopt_ops *ops, const memopt_rot
     n = o.c.status ? 0 : x->rows * x->heads * x->width;
     memopt_i_ops_take(&o, input, x->input, x->type, n, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(&o, backward ? "grad_input" : "output", x->output, x->type, n, MEMOPT_I_OPS_WRITE);
+    memopt_i_ops_take_sized(&o, "positions", x->positions, sizeof *x->positions, x->rows, MEMOPT_I_OPS_OPTIONAL);
+    if (x->positions) (void)memopt_i_ops_ids(&o, "positions", x->positions, x->rows, (size_t)INT32_MAX + 1, 0);
     if (memopt_i_ops_ends(&o, 0) || !n) return o.c.status;
     t.sign = backward ? -1.0f : 1.0f;
     t.level = o.level;

@@ -10900,12 +10900,14 @@ CU_DEVICE void rotary_angles(const rotary_task &t, float *cosines, float *sines,
     for (unsigned i = threadIdx.x; i < count * t.pairs; i += LAYER_BLOCK) {
         const unsigned row = i / t.pairs;
         const unsigned pair = i % t.pairs;
-        const uint64_t position = t.x.first + remainder(first + row, t.x.length);
+        const uint64_t position = t.x.positions ? (uint64_t)t.x.positions[first + row]
+                                                : t.x.first + remainder(first + row, t.x.length);
         const uint64_t angle = position * t.frequencies[pair] + ((uint64_t)1 << 31); /* to nearest */
         float sine;
 
-        cosines[row * t.pitch + pair] = memopt_i_v1_cosine((uint32_t)(angle >> 32), &sine);
-        sines[row * t.pitch + pair] = memopt_i_times(t.sign, sine);
+        cosines[row * t.pitch + pair] = memopt_i_times(memopt_i_v1_cosine((uint32_t)(angle >> 32), &sine),
+                                                       t.x.magnitude);
+        sines[row * t.pitch + pair] = memopt_i_times(t.sign, memopt_i_times(sine, t.x.magnitude));
     }
 }
 

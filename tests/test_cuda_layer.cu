@@ -421,10 +421,19 @@ static void cuda_layer_captured(void) {
 static void cuda_layer_rotary_case(size_t rows, size_t heads, size_t width, size_t rotated, size_t more, memopt_type type, int how) {
     const size_t stride = heads * width + more, n = rows * stride, size = memopt_type_bytes(type);
     cuda_layer_array *x = cuda_layer_new(n, type, how & 1, n + 3, how & 16), *y = cuda_layer_new(n, type, how & 1, n + 4, 0); memopt_rotary here, there;
+    double f[300];
     memset(&here, 0, sizeof here);
     here.rows = rows; here.heads = heads; here.width = width; here.rotated = rotated; here.stride = more ? stride : 0; here.type = type;
     here.interleaved = (how & 2) / 2; here.base = how & 4 ? 500000 : 0; here.length = how & 8 ? 1 + rows / 2 : 0; here.first = how & 4 ? (size_t)1 << 33 : 0;
+    if (how & 32) { for (size_t i = 0; i < sizeof f / sizeof *f; ++i) f[i] = 1.0 / (double)(1 + i * i); here.base = 0; here.frequencies = f; here.magnitude = 1.25f; }
     there = here;
+    if (how & 32) {
+        cuda_layer_array *at = cuda_layer_new(rows, MEMOPT_TYPE_F32, 0, 5, 0);
+        for (size_t i = 0; i < rows; ++i) { const int32_t p = (int32_t)(i * i * 1009 % 100000); memcpy((char *)at->here + i * 4, &p, 4); }
+        test_put(at->there, at->here, rows * 4);
+        here.first = there.first = here.length = there.length = 0;
+        here.positions = (const int32_t *)at->here; there.positions = (const int32_t *)at->there;
+    }
     here.input = x->here; there.input = x->there;
     here.output = how & 8 ? x->here : y->here; there.output = how & 8 ? x->there : y->there; /* in place: only a whole one */
     CHECK(memopt_rotary_forward(NULL, &here) == MEMOPT_OK);
@@ -442,7 +451,7 @@ static void cuda_layer_rotaries(void) {
     int i = 0;
     TEST_SCHEDULES(2)
         for (int type = 0; type < 3; ++type) for (int k = 0; k < 8; ++k) for (int how = 0; how < 8; ++how, ++i)
-            cuda_layer_rotary_case(shapes[k][0], shapes[k][1], shapes[k][2], shapes[k][3], shapes[k][4], (memopt_type)type, how | (i % 3 ? 8 : 0) | (i % 2 ? 16 : 0));
+            cuda_layer_rotary_case(shapes[k][0], shapes[k][1], shapes[k][2], shapes[k][3], shapes[k][4], (memopt_type)type, how | (i % 3 ? 8 : 0) | (i % 2 ? 16 : 0) | (i % 5 ? 0 : 32));
 }
 static void cuda_layer_refused_rotary(void) {
     cuda_layer_array *x = cuda_layer_new(64, MEMOPT_TYPE_F32, 0, 3, 0), *y = cuda_layer_new(64, MEMOPT_TYPE_F32, 0, 4, 0); memopt_rotary r;

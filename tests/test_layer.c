@@ -1,6 +1,7 @@
 /* test_layer.c - linear layers, activations, SwiGLU, dropout, embeddings. Values are compared with plain double
    versions written here, gradients with differences of those; then the bits: every level, any workers, in parts. */
 #include "test.h"
+#include "examples/parts/rotary_scaling.h"
 #include "scratch.h"
 
 #define LAYER_BLOCKS 64
@@ -811,19 +812,20 @@ static void layer_rotary_check(const memopt_rotary *x, const void *input, const 
     const long double base = x->base > 0 ? (long double)x->base : 10000.0L; size_t row, head, i;
     const double *in = layer_doubles(x->type, input, x->rows * stride);
     for (row = 0; row < x->rows; ++row) {
-        const long double position = (long double)(x->first + (x->length ? row % x->length : row));
+        const long double position = x->positions ? (long double)x->positions[row] : (long double)(x->first + (x->length ? row % x->length : row));
+        const double by = x->magnitude > 0 ? (double)x->magnitude : 1;
         for (head = 0; head < x->heads; ++head)
             for (i = 0; i < x->width; ++i) {
                 const size_t at = row * stride + head * x->width, half = rotated / 2;
                 const size_t pair = x->interleaved ? i / 2 : i % half, first = x->interleaved ? i - i % 2 : pair;
                 const size_t second = x->interleaved ? first + 1 : first + half;
-                const long double t = position * powl(base, -2 * (long double)pair / (long double)rotated);
+                const long double t = position * (x->frequencies ? (long double)x->frequencies[pair] : powl(base, -2 * (long double)pair / (long double)rotated));
                 const double got = layer_get(x->type, output, at + i); double a, b, want;
                 if (i >= rotated) { CHECK_AT(memcmp(&got, &in[at + i], sizeof got) == 0, at + i); continue; }
                 a = in[at + first]; b = in[at + second];
-                want = (double)(i == first ? (long double)a * cosl(t) - sign * (long double)b * sinl(t)
-                                           : (long double)b * cosl(t) + sign * (long double)a * sinl(t));
-                CHECK_AT(fabs(got - want) <= (fabs(a) + fabs(b)) / 4194304 + layer_unit(x->type) * fabs(want) * 1.01
+                want = by * (double)(i == first ? (long double)a * cosl(t) - sign * (long double)b * sinl(t)
+                                                : (long double)b * cosl(t) + sign * (long double)a * sinl(t));
+                CHECK_AT(fabs(got - want) <= by * (fabs(a) + fabs(b)) / 4194304 + layer_unit(x->type) * fabs(want) * 1.01
                                            + (x->type == MEMOPT_TYPE_F16 ? 3e-8 : 0), at + i);
             }
         for (i = x->heads * x->width; i < stride; ++i) {
@@ -869,6 +871,47 @@ static void layer_rotary_far(void) { /* the bound of the declaration, at 2^20 po
     }
     CHECK(worst < 1.0 / 8388608 && worst > 0); /* 2^-23 */
     layer_done();
+}
+/* Frequencies, positions and a magnitude that are given: by the definition; the same bits in parts, and as the rule that
+   they stand for. */
+static void layer_rotary_given(void) {
+    static const int32_t positions[9] = { 0, 1, 2, 0, 1, 0, 7, 1000000, INT32_MAX / 2048 }; double f[150]; int k, interleaved; size_t i;
+    for (k = 0; k < 3; ++k) for (interleaved = 0; interleaved < 2; ++interleaved) {
+        const memopt_type type = layer_types[k]; memopt_rotary x = layer_rotary(9, 2, 310, type), y = x; const size_t n = 9 * 2 * 310, size = memopt_type_bytes(type);
+        double *old = layer_doubles(type, x.output, n); void *same = layer_new(type, n, 2);
+        for (i = 0; i < 150; ++i) f[i] = i < 2 ? (double)i : 1.0 / (double)(1 + i * i);
+        x.rotated = 300; x.interleaved = interleaved; x.positions = positions; x.frequencies = f; x.magnitude = k ? 1.1386294f : 0.25f;
+        CHECK(memopt_rotary_forward(NULL, &x) == MEMOPT_OK && memopt_rotary_backward(NULL, &x) == MEMOPT_OK);
+        layer_rotary_check(&x, x.input, old, x.output, 1);
+        layer_rotary_check(&x, x.grad_output, old, x.grad_input, -1);
+        y = x; y.positions = NULL; y.first = 1000000; y.rows = 1; /* its row 7 */
+        y.input = (const unsigned char *)x.input + 7 * 620 * size; y.output = same;
+        CHECK(memopt_rotary_forward(NULL, &y) == MEMOPT_OK && !memcmp(same, (unsigned char *)x.output + 7 * 620 * size, 620 * size));
+        layer_done();
+    }
+}
+/* Pairs and magnitudes that transformers 5.24 makes, in float, of the configs of Llama 3.1 8B, of Qwen2.5 with its YaRN, of a ramp
+   with ends of its own, and of a linear factor: tests/rotary_scaling.py prints them. */
+static void layer_rotary_scaling(void) {
+    static const struct { int pair; double f; } want[4][9] = {
+        { { 0, 1 }, { 1, 0.814617217 }, { 16, 0.0376060307 }, { 24, 0.00729266508 }, { 32, 0.000524846022 }, { 40, 3.42810235e-05 }, { 48, 6.64786967e-06 }, { 56, 1.28917316e-06 }, { 63, 3.06892588e-07 } },
+        { { 0, 1 }, { 1, 0.805842221 }, { 16, 0.0316227786 }, { 24, 0.00537532149 }, { 32, 0.000602941145 }, { 40, 4.44569851e-05 }, { 48, 7.90569356e-06 }, { 56, 1.40585337e-06 }, { 63, 3.10234441e-07 } },
+        { { 0, 1 }, { 1, 0.749894202 }, { 8, 0.100000001 }, { 12, 0.0316227786 }, { 16, 0.00374999968 }, { 20, 0.000197642366 }, { 24, 6.2500003e-05 }, { 28, 1.97642366e-05 }, { 31, 8.3345094e-06 } },
+        { { 0, 0.400000006 }, { 1, 0.299957693 }, { 8, 0.0399999991 }, { 12, 0.0126491114 }, { 16, 0.00399999972 }, { 20, 0.00126491114 }, { 24, 0.000400000019 }, { 28, 0.000126491112 }, { 31, 5.33408602e-05 } } };
+    double f[64]; float magnitude = 1; size_t k, i;
+    for (k = 0; k < 4; ++k) {
+        const size_t rotated = k < 2 ? 128 : 64;
+        rotary_powers(f, rotated, k == 0 ? 500000 : k == 1 ? 1000000 : 10000);
+        if (k == 0) rotary_llama3(f, rotated, 8, 1, 4, 8192);
+        if (k == 1) magnitude = rotary_yarn(f, rotated, 1000000, 4, 32768, 32, 1);
+        if (k == 1) CHECK(fabsf(magnitude - 1.138629436f) < 1e-6f);
+        if (k == 2) magnitude = rotary_yarn(f, rotated, 10000, 16, 2048, 8, 2);
+        if (k == 2) CHECK(fabsf(magnitude - 1.277258872f) < 1e-6f);
+        if (k == 3) rotary_linear(f, rotated, 2.5);
+        for (i = 0; i < 9; ++i) CHECK_AT(fabs(f[want[k][i].pair] - want[k][i].f) < 4e-6 * want[k][i].f, k * 100 + i);
+    }
+    rotary_powers(f, 64, 10000);
+    CHECK(rotary_yarn(f, 64, 10000, 1, 2048, 32, 1) == 1 && f[31] == pow(10000, -62.0 / 64)); /* a factor of 1 changes nothing */
 }
 static void layer_rotary_everywhere(void) { /* the same bits on every machine: these are of gcc and clang, x86 and ARM */
     enum { N = 64 * 128 }; static float x[N], y[N]; memopt_rotary q; uint64_t hash = 1; size_t i;
@@ -1295,6 +1338,8 @@ static void layer_embedding_errors(void) {
     ELEMENTS_SAYS(embedding, (void)0, forward(&o, NULL), ARGUMENT, "its struct is NULL");
 }
 static void layer_rotary_errors(void) {
+    double f[4] = { 1, 1.5, 0, 0 };
+    int32_t positions[2] = { 0, -1 };
     memopt_rotary right, x;
     memopt_ops o = layer_fine();
 
@@ -1320,6 +1365,18 @@ static void layer_rotary_errors(void) {
     ELEMENTS_SAYS(rotary, x.base = -1, forward(&o, &x), ARGUMENT, "base -1, finite and at least 1");
     ELEMENTS_SAYS(rotary, x.base = HUGE_VAL, forward(&o, &x), ARGUMENT, "base infinity, finite and at least 1");
     ELEMENTS_SAYS(rotary, x.stride = 23, forward(&o, &x), ARGUMENT, "stride 23, at least heads * width 24");
+    ELEMENTS_SAYS(rotary, x.magnitude = -1, forward(&o, &x), ARGUMENT, "magnitude -1, finite and at least 0");
+    ELEMENTS_SAYS(rotary, x.magnitude = HUGE_VALF, forward(&o, &x), ARGUMENT, "magnitude infinity, finite and at least 0");
+    ELEMENTS_SAYS(rotary, x.frequencies = f, forward(&o, &x), ARGUMENT, "frequencies 1.5 at pair 1, at least 0 and at most 1");
+    f[1] = -0.5;
+    ELEMENTS_SAYS(rotary, x.frequencies = f, backward(&o, &x), ARGUMENT, "frequencies -0.5 at pair 1, at least 0 and at most 1");
+    f[1] = (double)NAN;
+    ELEMENTS_SAYS(rotary, x.frequencies = f, backward(&o, &x), ARGUMENT, "frequencies NaN at pair 1, at least 0 and at most 1");
+    ELEMENTS_SAYS(rotary, (x.frequencies = f, x.base = 2), forward(&o, &x), ARGUMENT, "frequencies is given, and base as well");
+    ELEMENTS_SAYS(rotary, x.positions = positions, forward(&o, &x), ARGUMENT, "positions -1 at row 1, limit 2147483648");
+    ELEMENTS_SAYS(rotary, (x.positions = positions, x.first = 1), forward(&o, &x), ARGUMENT, "positions is given, and length or first as well");
+    ELEMENTS_SAYS(rotary, (x.positions = positions, x.length = 1), backward(&o, &x), ARGUMENT, "positions is given, and length or first as well");
+    ELEMENTS_SAYS(rotary, x.positions = (const int32_t *)(const void *)((const char *)positions + 1), forward(&o, &x), ARGUMENT, "positions is misaligned");
     ELEMENTS_SAYS(rotary, x.heads = SIZE_MAX / 4, forward(&o, &x), OVERFLOW, "heads * width does not fit size_t");
     ELEMENTS_SAYS(rotary, x.first = SIZE_MAX, forward(&o, &x), OVERFLOW, "first + length does not fit size_t");
     ELEMENTS_SAYS(rotary, x.rows = SIZE_MAX / 16, forward(&o, &x), OVERFLOW, "input is larger than memory can be");
@@ -1331,6 +1388,8 @@ static void test_layer(void) {
     RUN(layer_linear_wanted);
     RUN(layer_rotary_values);
     RUN(layer_rotary_far);
+    RUN(layer_rotary_given);
+    RUN(layer_rotary_scaling);
     RUN(layer_rotary_everywhere);
     RUN(layer_rotary_in_place);
     RUN(layer_rotary_same_bits);

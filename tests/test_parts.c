@@ -4,6 +4,7 @@
 #include "examples/parts/block.h"
 #include "examples/parts/embedding.h"
 #include "examples/parts/head.h"
+#include "examples/parts/adapter.h"
 
 enum { PARTS_BLOCKS = 3, PARTS_SEGMENTS = 2 * PARTS_BLOCKS + 2, PARTS_TENSORS = PARTS_BLOCKS * 12 + 5,
        PARTS_MAX = 40000 /* parameters */, PARTS_ROWS = 96 };
@@ -165,11 +166,14 @@ typedef struct plain_block { /* the numbers of tensors, SIZE_MAX: absent; and va
     size_t norm[2][2], qkv[2], project[2], up[2], down[2];
     void *x[3], *normed[2], *qkv_rows, *rotated, *attended, *projected, *pre, *hidden, *lowered; float *statistics[2];
 } plain_block;
+static size_t plain_per(const transformer *t) { /* tensors of a block */
+    return 12 - 2 * (size_t)t->rms - 4 * (size_t)t->no_bias + (size_t)(t->no_bias && t->qkv_bias);
+}
 static size_t plain_number(size_t *next, int present) { return present ? (*next)++ : SIZE_MAX; }
 static void plain_numbers(const plain_engine *p, plain_block *b, size_t next) {
     const int bias = !p->t->no_bias, shift = !p->t->rms;
     b->norm[0][0] = plain_number(&next, 1); b->norm[0][1] = plain_number(&next, shift);
-    b->qkv[0] = plain_number(&next, 1); b->qkv[1] = plain_number(&next, bias);
+    b->qkv[0] = plain_number(&next, 1); b->qkv[1] = plain_number(&next, bias || p->t->qkv_bias);
     b->project[0] = plain_number(&next, 1); b->project[1] = plain_number(&next, bias);
     b->norm[1][0] = plain_number(&next, 1); b->norm[1][1] = plain_number(&next, shift);
     b->up[0] = plain_number(&next, 1); b->up[1] = plain_number(&next, bias);
@@ -222,20 +226,22 @@ static void plain_add(plain_engine *p, memopt_linear l, size_t segment, const vo
     CHECK(memopt_linear_forward(&p->ops, &l) == MEMOPT_OK);
     CHECK(memopt_dropout_forward(&p->ops, &d) == MEMOPT_OK);
 }
-static size_t plain_qkv(const transformer *t) { return t->width + 2 * (t->kv_heads ? t->kv_heads : t->heads) * (t->width / t->heads); }
+static size_t plain_each(const transformer *t) { return t->head_width ? t->head_width : t->width / t->heads; }
+static size_t plain_qkv(const transformer *t) { return (t->heads + 2 * (t->kv_heads ? t->kv_heads : t->heads)) * plain_each(t); }
 static memopt_rotary plain_rotary(const plain_engine *p) {
     memopt_rotary r;
     memset(&r, 0, sizeof r);
-    r.rows = p->rows; r.heads = p->t->heads + (p->t->kv_heads ? p->t->kv_heads : p->t->heads); r.width = p->t->width / p->t->heads;
-    r.stride = plain_qkv(p->t); r.base = p->t->rotary_base; r.length = p->t->length; r.type = p->t->type;
+    r.rows = p->rows; r.heads = p->t->heads + (p->t->kv_heads ? p->t->kv_heads : p->t->heads); r.width = plain_each(p->t);
+    r.stride = plain_qkv(p->t); r.base = p->t->rotary_base; r.length = p->t->rotary_positions ? 0 : p->t->length; r.positions = p->t->rotary_positions;
+    r.frequencies = p->t->rotary_frequencies; r.magnitude = p->t->rotary_magnitude; r.type = p->t->type;
     return r;
 }
 static memopt_attention plain_attention(const plain_engine *p, unsigned char *qkv) {
-    const size_t size = memopt_type_bytes(p->t->type), kv = (plain_qkv(p->t) - p->t->width) / 2; memopt_attention a;
+    const size_t size = memopt_type_bytes(p->t->type), all = p->t->heads * plain_each(p->t), kv = (plain_qkv(p->t) - all) / 2; memopt_attention a;
     memset(&a, 0, sizeof a);
     a.batch = p->t->batch; a.length = p->t->length; a.heads = p->t->heads; a.kv_heads = p->t->kv_heads; a.type = p->t->type;
-    a.width = p->t->width / p->t->heads; a.causal = !p->t->not_causal; a.query_stride = a.kv_stride = plain_qkv(p->t);
-    a.queries = qkv; a.keys = qkv + p->t->width * size; a.values = qkv + (p->t->width + kv) * size;
+    a.width = plain_each(p->t); a.window = p->t->window; a.documents = p->t->documents; a.starts = p->t->starts; a.causal = !p->t->not_causal; a.query_stride = a.kv_stride = plain_qkv(p->t);
+    a.queries = qkv; a.keys = qkv + all * size; a.values = qkv + (all + kv) * size;
     return a;
 }
 static memopt_activation_args plain_gelu(const plain_engine *p, size_t hidden, const void *in) {
@@ -251,10 +257,10 @@ static memopt_swiglu plain_swiglu(const plain_engine *p, size_t hidden, const vo
     return x;
 }
 static void plain_block_forward(plain_engine *p, plain_block *b, size_t segment) {
-    const transformer *t = p->t; const size_t c = t->width, qkv = plain_qkv(t), h = t->hidden ? t->hidden : 4 * c, up = t->swiglu ? 2 * h : h;
+    const transformer *t = p->t; const size_t c = t->width, e = t->heads * plain_each(t), qkv = plain_qkv(t), h = t->hidden ? t->hidden : 4 * c, up = t->swiglu ? 2 * h : h;
     memopt_norm n; memopt_linear l; memopt_rotary r = plain_rotary(p); memopt_attention a; memopt_activation_args g; memopt_swiglu w; int i;
     for (i = 0; i < 2; ++i) { b->normed[i] = plain_new(p, c); b->statistics[i] = (float *)plain_new(p, 2); b->x[i + 1] = plain_new(p, c); }
-    b->qkv_rows = plain_new(p, qkv); b->rotated = plain_new(p, qkv); b->attended = plain_new(p, c); b->projected = plain_new(p, c);
+    b->qkv_rows = plain_new(p, qkv); b->rotated = plain_new(p, qkv); b->attended = plain_new(p, e); b->projected = plain_new(p, c);
     b->pre = plain_new(p, up); b->hidden = plain_new(p, h); b->lowered = plain_new(p, c);
     n = plain_norm(p, b->norm[0], b->x[0], b->normed[0], b->statistics[0]);
     CHECK(memopt_norm_forward(&p->ops, &n) == MEMOPT_OK);
@@ -265,7 +271,7 @@ static void plain_block_forward(plain_engine *p, plain_block *b, size_t segment)
     if (t->rotary) CHECK(memopt_rotary_forward(&p->ops, &r) == MEMOPT_OK);
     a = plain_attention(p, (unsigned char *)b->rotated); a.output = b->attended;
     CHECK(memopt_attention_forward(&p->ops, &a) == MEMOPT_OK);
-    plain_add(p, plain_linear(p, b->project, c, c, b->attended, b->projected), segment, b->x[0], b->x[1]);
+    plain_add(p, plain_linear(p, b->project, e, c, b->attended, b->projected), segment, b->x[0], b->x[1]);
     n = plain_norm(p, b->norm[1], b->x[1], b->normed[1], b->statistics[1]);
     CHECK(memopt_norm_forward(&p->ops, &n) == MEMOPT_OK);
     l = plain_linear(p, b->up, c, up, b->normed[1], b->pre);
@@ -289,9 +295,9 @@ static void *plain_begin_back(plain_engine *p, memopt_norm n, const size_t *tens
     return to;
 }
 static void *plain_block_backward(plain_engine *p, plain_block *b, size_t segment, const void *grad) {
-    const transformer *t = p->t; const size_t c = t->width, qkv = plain_qkv(t), h = t->hidden ? t->hidden : 4 * c, up = t->swiglu ? 2 * h : h;
+    const transformer *t = p->t; const size_t c = t->width, e = t->heads * plain_each(t), qkv = plain_qkv(t), h = t->hidden ? t->hidden : 4 * c, up = t->swiglu ? 2 * h : h;
     const void *dropped = plain_undrop(p, segment + 1, grad); void *grad_hidden = plain_new(p, h), *grad_pre = plain_new(p, up);
-    void *grad_normed = plain_new(p, c), *grad_attended = plain_new(p, c), *x; unsigned char *grad_qkv = (unsigned char *)plain_new(p, qkv);
+    void *grad_normed = plain_new(p, c), *grad_attended = plain_new(p, e), *x; unsigned char *grad_qkv = (unsigned char *)plain_new(p, qkv);
     memopt_activation_args g = plain_gelu(p, h, b->pre); memopt_swiglu w = plain_swiglu(p, h, b->pre); memopt_rotary r = plain_rotary(p);
     memopt_attention a = plain_attention(p, (unsigned char *)b->rotated), to = plain_attention(p, grad_qkv);
     plain_linear_back(p, plain_linear(p, b->down, h, c, b->hidden, NULL), b->down, dropped, grad_hidden);
@@ -300,7 +306,7 @@ static void *plain_block_backward(plain_engine *p, plain_block *b, size_t segmen
     plain_linear_back(p, plain_linear(p, b->up, c, up, b->normed[1], NULL), b->up, grad_pre, grad_normed);
     x = plain_begin_back(p, plain_norm(p, b->norm[1], b->x[1], NULL, b->statistics[1]), b->norm[1], grad_normed, grad);
     dropped = plain_undrop(p, segment, x); grad_normed = plain_new(p, c);
-    plain_linear_back(p, plain_linear(p, b->project, c, c, b->attended, NULL), b->project, dropped, grad_attended);
+    plain_linear_back(p, plain_linear(p, b->project, e, c, b->attended, NULL), b->project, dropped, grad_attended);
     a.output = b->attended; a.grad_output = grad_attended;
     a.grad_queries = grad_qkv; a.grad_keys = (void *)(uintptr_t)to.keys; a.grad_values = (void *)(uintptr_t)to.values;
     CHECK(memopt_attention_backward(&p->ops, &a) == MEMOPT_OK);
@@ -349,7 +355,7 @@ static void plain_pass(const parts_model *m, float *gradients, int accumulate, d
     CHECK(memopt_embedding_forward(&p.ops, &e) == MEMOPT_OK);
     for (i = 0; i < m->blocks; ++i) {
         b[i].x[0] = i ? b[i - 1].x[2] : e.output;
-        plain_numbers(&p, &b[i], 1 + positions + i * (12 - 2 * (size_t)m->t.rms - 4 * (size_t)m->t.no_bias));
+        plain_numbers(&p, &b[i], 1 + positions + i * plain_per(&m->t));
         plain_block_forward(&p, &b[i], 1 + 2 * i);
     }
     normed = plain_new(&p, m->t.width);
@@ -386,6 +392,20 @@ static transformer parts_llama(void) {
 static transformer parts_mixed(void) { /* what neither of them has together */
     transformer t = parts_gpt();
     t.swiglu = t.rotary = t.not_causal = t.untied = 1; t.kv_heads = 1; t.hidden = 8; t.padded = 0;
+    return t;
+}
+static transformer parts_packed(void) { /* documents, a window, wide heads, a bias of queries, keys and values alone */
+    static const size_t starts[5] = { 0, 3, 8, 9, 14 }; static const double frequencies[5] = { 1, 0.3, 0.1, 0.05, 0.01 };
+    static const int32_t positions[14] = { 0, 1, 2, 0, 1, 2, 3, 4, 0, 0, 1, 2, 3, 4 }; transformer t;
+    memset(&t, 0, sizeof t);
+    t.batch = 2; t.length = 7; t.width = 24; t.heads = 4; t.head_width = 10; t.kv_heads = 2; t.hidden = 20; t.vocabulary = 31;
+    t.rms = t.swiglu = t.rotary = t.no_bias = t.qkv_bias = 1; t.window = 3; t.documents = 4; t.starts = starts;
+    t.rotary_positions = positions; t.rotary_frequencies = frequencies; t.rotary_magnitude = 1.25f;
+    return t;
+}
+static transformer parts_narrow(void) { /* heads that together are narrower than the stream */
+    transformer t = parts_packed();
+    t.head_width = 2; t.documents = 0; t.starts = NULL; t.rotary_positions = NULL; t.kv_heads = 1; t.qkv_bias = t.no_bias = 0; t.rotary_frequencies = NULL;
     return t;
 }
 
@@ -433,10 +453,10 @@ static void parts_same_bits(void) {
         { MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32 }, { MEMOPT_TYPE_BF16, MEMOPT_TYPE_BF16, MEMOPT_TYPE_BF16 },
         { MEMOPT_TYPE_BF16, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32 }, { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_BF16 } };
     size_t i, k; int drops;
-    for (i = 0; i < 3; ++i)
+    for (i = 0; i < 5; ++i)
         for (k = 0; k < 4; ++k)
             for (drops = 0; drops < 2; ++drops) {
-                transformer t = i == 0 ? parts_gpt() : i == 1 ? parts_llama() : parts_mixed();
+                transformer t = i == 0 ? parts_gpt() : i == 1 ? parts_llama() : i == 2 ? parts_mixed() : i == 3 ? parts_packed() : parts_narrow();
                 if (test_is_passed_over()) continue;
                 t.type = types[k][0]; t.weight_type = types[k][1]; t.gradient_type = types[k][2]; t.dropout = drops ? 0.25f : 0;
                 parts_compare(&t, 0);
@@ -500,38 +520,42 @@ static void exact_norm(double *out, const double *in, const transformer *t, cons
     }
 }
 static void exact_rotate(double *qkv, const transformer *t) { /* heads of queries and keys, in the first half pairs with the second */
-    const size_t d = t->width / t->heads, heads = t->heads + (t->kv_heads ? t->kv_heads : t->heads); size_t r, h, i;
+    const size_t d = plain_each(t), heads = t->heads + (t->kv_heads ? t->kv_heads : t->heads); size_t r, h, i;
     for (r = 0; r < t->batch * t->length; ++r)
         for (h = 0; h < heads; ++h)
             for (i = 0; i < d / 2; ++i) {
                 double *x = qkv + r * plain_qkv(t) + h * d + i; const double a = x[0], b = x[d / 2];
-                const double angle = (double)(r % t->length) * pow(t->rotary_base > 0 ? t->rotary_base : 10000, -2 * (double)i / (double)d);
-                x[0] = a * cos(angle) - b * sin(angle); x[d / 2] = b * cos(angle) + a * sin(angle);
+                const double each = t->rotary_frequencies ? t->rotary_frequencies[i] : pow(t->rotary_base > 0 ? t->rotary_base : 10000, -2 * (double)i / (double)d);
+                const double angle = (t->rotary_positions ? (double)t->rotary_positions[r] : (double)(r % t->length)) * each, by = t->rotary_magnitude > 0 ? (double)t->rotary_magnitude : 1;
+                x[0] = by * (a * cos(angle) - b * sin(angle)); x[d / 2] = by * (b * cos(angle) + a * sin(angle));
             }
 }
+static int exact_sees(const transformer *t, size_t i, size_t j) { /* rows of all */
+    size_t k = 0;
+    if (!t->documents) { if (i / t->length != j / t->length) return 0; }
+    else { while (t->starts[k + 1] <= i) ++k; if (j < t->starts[k] || j >= t->starts[k + 1]) return 0; }
+    return t->not_causal || (j <= i && (!t->window || i - j < t->window));
+}
 static void exact_attention(double *out, const double *qkv, const transformer *t) {
-    const size_t c = t->width, d = c / t->heads, kv = t->kv_heads ? t->kv_heads : t->heads, stride = plain_qkv(t); size_t b, h, i, j, k;
-    for (b = 0; b < t->batch; ++b)
-        for (h = 0; h < t->heads; ++h)
-            for (i = 0; i < t->length; ++i) {
-                const size_t seen = t->not_causal ? t->length : i + 1, group = h / (t->heads / kv); double p[PARTS_ROWS], sum = 0;
-                double *to = out + (b * t->length + i) * c + h * d;
-                for (j = 0; j < seen; ++j) {
-                    const double *q = qkv + (b * t->length + i) * stride + h * d, *key = qkv + (b * t->length + j) * stride + c + group * d;
-                    for (p[j] = 0, k = 0; k < d; ++k) p[j] += q[k] * key[k];
-                    p[j] = exp(p[j] / sqrt((double)d));
-                    sum += p[j];
-                }
-                for (k = 0; k < d; ++k)
-                    for (to[k] = 0, j = 0; j < seen; ++j)
-                        to[k] += p[j] / sum * qkv[(b * t->length + j) * stride + c + kv * d + group * d + k];
+    const size_t d = plain_each(t), c = t->heads * d, kv = t->kv_heads ? t->kv_heads : t->heads, stride = plain_qkv(t), rows = t->batch * t->length; size_t h, i, j, k;
+    for (h = 0; h < t->heads; ++h)
+        for (i = 0; i < rows; ++i) {
+            const size_t group = h / (t->heads / kv); double p[PARTS_ROWS], sum = 0, *to = out + i * c + h * d;
+            for (j = 0; j < rows; ++j) {
+                const double *q = qkv + i * stride + h * d, *key = qkv + j * stride + c + group * d;
+                for (p[j] = 0, k = 0; k < d; ++k) p[j] += q[k] * key[k];
+                p[j] = exact_sees(t, i, j) ? exp(p[j] / sqrt((double)d)) : 0;
+                sum += p[j];
             }
+            for (k = 0; k < d; ++k)
+                for (to[k] = 0, j = 0; j < rows; ++j) to[k] += p[j] / sum * qkv[j * stride + c + kv * d + group * d + k];
+        }
 }
 static double exact_gelu(double x) { return x / (1 + exp(-2 * sqrt(2 / acos(-1.0)) * (x + 0.044715 * x * x * x))); }
 static double exact_loss(const parts_model *m, const double *w, const double *masks) { /* masks: what dropout multiplies by */
     static double x[EXACT_MAX], y[EXACT_MAX], z[EXACT_MAX], u[EXACT_MAX];
     const transformer *t = &m->t; const size_t rows = t->batch * t->length, c = t->width, h = t->hidden ? t->hidden : 4 * c;
-    const size_t per = 12 - 2 * (size_t)t->rms - 4 * (size_t)t->no_bias, head = m->tensors - 1 - (size_t)t->untied - (size_t)!t->rms;
+    const size_t per = plain_per(t), e = t->heads * plain_each(t), head = m->tensors - 1 - (size_t)t->untied - (size_t)!t->rms;
     plain_engine p; plain_block b; double loss = 0; size_t l, r, i, counted = 0;
 #define EXACT_AT(tensor) ((tensor) == SIZE_MAX ? NULL : w + m->first[tensor])
     memset(&p, 0, sizeof p); memset(&b, 0, sizeof b);
@@ -545,7 +569,7 @@ static double exact_loss(const parts_model *m, const double *w, const double *ma
         exact_linear(z, y, rows, c, plain_qkv(t), EXACT_AT(b.qkv[0]), EXACT_AT(b.qkv[1]));
         if (t->rotary) exact_rotate(z, t);
         exact_attention(y, z, t);
-        exact_linear(z, y, rows, c, c, EXACT_AT(b.project[0]), EXACT_AT(b.project[1]));
+        exact_linear(z, y, rows, e, c, EXACT_AT(b.project[0]), EXACT_AT(b.project[1]));
         for (i = 0; i < rows * c; ++i) x[i] += z[i] * (masks ? masks[(1 + 2 * l) * rows * c + i] : 1);
         exact_norm(y, x, t, EXACT_AT(b.norm[1][0]), EXACT_AT(b.norm[1][1]));
         exact_linear(z, y, rows, c, t->swiglu ? 2 * h : h, EXACT_AT(b.up[0]), EXACT_AT(b.up[1]));
@@ -605,12 +629,17 @@ static void parts_exact_shape(transformer t, size_t hidden, int how) {
     if (getenv("TEST_SAYS")) printf("loss off by %g, gradients by %g\n", fabs(m->head.loss - exact) / exact, worst);
 }
 static void parts_exact(void) {
+    static const size_t starts[4] = { 0, 3, 7, 10 }; static const int32_t positions[10] = { 0, 1, 2, 0, 1, 2, 3, 0, 1, 2 };
     transformer t = parts_mixed();
     parts_exact_shape(parts_gpt(), 0, 0);
     parts_exact_shape(parts_llama(), 10, 0);
     parts_exact_shape(t, 6, 0);
     t.mlp_chunk = 3; t.attention = &parts_own;
     parts_exact_shape(t, 6, PARTS_CLASSES);
+    t = parts_packed(); t.documents = 3; t.starts = starts; t.rotary_positions = positions; t.head_width = 6;
+    parts_exact_shape(t, 10, 0);
+    t = parts_narrow();
+    parts_exact_shape(t, 10, 0);
 }
 
 /* Passes that add up. */
@@ -816,6 +845,130 @@ static void parts_sizes(void) {
     }
 }
 
+/* ---- adapters: against loops in double ---- */
+enum { ADAPTED_ROWS = 150, ADAPTED_IN = 20, ADAPTED_OUT = 14, ADAPTED_RANK = 5 };
+typedef struct parts_adapted { float w[ADAPTED_OUT * ADAPTED_IN], bias[ADAPTED_OUT], a[ADAPTED_RANK * ADAPTED_IN], b[ADAPTED_OUT * ADAPTED_RANK],
+    x[ADAPTED_ROWS * ADAPTED_IN], g[ADAPTED_ROWS * ADAPTED_OUT], y[ADAPTED_ROWS * ADAPTED_OUT], dx[ADAPTED_ROWS * ADAPTED_IN],
+    da[ADAPTED_RANK * ADAPTED_IN], db[ADAPTED_OUT * ADAPTED_RANK], low[ADAPTED_ROWS * ADAPTED_RANK]; memopt_linear l; adapter p; memopt_ops ops; memopt_error error; unsigned char *room; } parts_adapted;
+static double parts_get(const void *from, memopt_type type, size_t i) {
+    return type == MEMOPT_TYPE_F32 ? (double)((const float *)from)[i] : (double)memopt_i_bits_float((uint32_t)((const uint16_t *)from)[i] << 16);
+}
+static void parts_random(void *to, memopt_type type, size_t n, uint64_t *seed) {
+    size_t i;
+    for (i = 0; i < n; ++i) parts_put(to, type, i, (float)((int)test_below(seed, 255) - 127) / 128);
+}
+static parts_adapted *parts_adapt(memopt_type type, memopt_type a_type, float rate, size_t rows) {
+    parts_adapted *t = (parts_adapted *)calloc(1, sizeof *t); uint64_t seed = 5; memopt_linear *l; adapter *p;
+    if (!t) { printf("test_parts: out of memory\n"); exit(1); }
+    l = &t->l; p = &t->p;
+    parts_random(t->w, type, ADAPTED_OUT * ADAPTED_IN, &seed); parts_random(t->bias, type, ADAPTED_OUT, &seed);
+    parts_random(t->a, a_type, ADAPTED_RANK * ADAPTED_IN, &seed); parts_random(t->b, a_type, ADAPTED_OUT * ADAPTED_RANK, &seed);
+    parts_random(t->x, type, ADAPTED_ROWS * ADAPTED_IN, &seed); parts_random(t->g, type, ADAPTED_ROWS * ADAPTED_OUT, &seed);
+    parts_random(t->da, MEMOPT_TYPE_F32, ADAPTED_RANK * ADAPTED_IN, &seed); parts_random(t->db, MEMOPT_TYPE_F32, ADAPTED_OUT * ADAPTED_RANK, &seed);
+    parts_random(t->dx, type, ADAPTED_ROWS * ADAPTED_IN, &seed);
+    l->rows = rows; l->inputs = ADAPTED_IN; l->outputs = ADAPTED_OUT; l->type = l->weight_type = type; l->input = t->x; l->weights = t->w; l->bias = t->bias;
+    l->output = t->y; l->grad_output = t->g; l->grad_input = t->dx;
+    p->rank = ADAPTED_RANK; p->scale = 1.5f; p->type = a_type; p->a = t->a; p->b = t->b; p->low = t->low; p->grad_a = t->da; p->grad_b = t->db;
+    p->accumulate = 1; p->rate = rate; p->noise = memopt_noise_make(3, 4); p->work = malloc(adapter_work_bytes(l, p) + 1);
+    t->ops.error = &t->error;
+    t->ops.count_scratch = &t->ops.scratch_bytes; /* both calls, dry */
+    CHECK(p->work && adapter_forward(&t->ops, l, p) == MEMOPT_OK && adapter_backward(&t->ops, l, p) == MEMOPT_OK && t->ops.scratch_bytes);
+    t->ops.count_scratch = NULL; t->room = (unsigned char *)malloc(t->ops.scratch_bytes + 64); CHECK(t->room != NULL);
+    t->ops.scratch = t->room + (0 - (uintptr_t)t->room) % 64;
+    return t;
+}
+static void parts_adapted_free(parts_adapted *t) { free(t->p.work); free(t->room); free(t); }
+/* What the adapter sees of the input, in double. */
+static void parts_dropped(const parts_adapted *t, double *x, double *mask) {
+    float ones[ADAPTED_ROWS * ADAPTED_IN], out[ADAPTED_ROWS * ADAPTED_IN]; memopt_dropout d; size_t i; const size_t n = t->l.rows * ADAPTED_IN;
+    memset(&d, 0, sizeof d);
+    for (i = 0; i < n; ++i) ones[i] = 1;
+    d.n = n; d.rate = t->p.rate; d.noise = t->p.noise; d.input = ones; d.output = out;
+    CHECK(memopt_dropout_forward(NULL, &d) == MEMOPT_OK);
+    for (i = 0; i < n; ++i) { mask[i] = (double)out[i]; x[i] = mask[i] * parts_get(t->x, t->l.type, i); }
+}
+static int parts_close(double got, double want, double size, memopt_type type) {
+    return fabs(got - want) <= size * (type == MEMOPT_TYPE_F32 ? 2e-6 : 0.02);
+}
+static void parts_adapter_case(memopt_type type, memopt_type a_type, float rate, size_t rows, int onto) {
+    parts_adapted *t = parts_adapt(type, a_type, rate, rows), *first = parts_adapt(type, a_type, rate, rows); size_t i, j, k, r; const double s = 1.5;
+    static double x[ADAPTED_ROWS * ADAPTED_IN], mask[ADAPTED_ROWS * ADAPTED_IN], low[ADAPTED_ROWS * ADAPTED_RANK], dlow[ADAPTED_ROWS * ADAPTED_RANK];
+    t->l.accumulate_input = onto;
+    CHECK(adapter_forward(&t->ops, &t->l, &t->p) == MEMOPT_OK && adapter_backward(&t->ops, &t->l, &t->p) == MEMOPT_OK);
+    parts_dropped(t, x, mask);
+    for (i = 0; i < rows; ++i) for (r = 0; r < ADAPTED_RANK; ++r) {
+        double sum = 0, back = 0;
+        for (k = 0; k < ADAPTED_IN; ++k) sum += x[i * ADAPTED_IN + k] * parts_get(t->a, a_type, r * ADAPTED_IN + k);
+        for (j = 0; j < ADAPTED_OUT; ++j) back += parts_get(t->g, type, i * ADAPTED_OUT + j) * parts_get(t->b, a_type, j * ADAPTED_RANK + r);
+        low[i * ADAPTED_RANK + r] = s * sum; dlow[i * ADAPTED_RANK + r] = s * back;
+    }
+    for (i = 0; i < rows; ++i) for (j = 0; j < ADAPTED_OUT; ++j) {
+        double y = parts_get(t->bias, type, j);
+        for (k = 0; k < ADAPTED_IN; ++k) y += parts_get(t->x, type, i * ADAPTED_IN + k) * parts_get(t->w, type, j * ADAPTED_IN + k);
+        for (r = 0; r < ADAPTED_RANK; ++r) y += low[i * ADAPTED_RANK + r] * parts_get(t->b, a_type, j * ADAPTED_RANK + r);
+        CHECK_AT(parts_close(parts_get(t->y, type, i * ADAPTED_OUT + j), y, 8, type), i * 100 + j);
+    }
+    for (i = 0; i < rows; ++i) for (k = 0; k < ADAPTED_IN; ++k) {
+        double d = 0, own = onto ? parts_get(first->dx, type, i * ADAPTED_IN + k) : 0;
+        for (r = 0; r < ADAPTED_RANK; ++r) d += dlow[i * ADAPTED_RANK + r] * parts_get(t->a, a_type, r * ADAPTED_IN + k);
+        d *= mask[i * ADAPTED_IN + k];
+        for (j = 0; j < ADAPTED_OUT; ++j) own += parts_get(t->g, type, i * ADAPTED_OUT + j) * parts_get(t->w, type, j * ADAPTED_IN + k);
+        CHECK_AT(parts_close(parts_get(t->dx, type, i * ADAPTED_IN + k), d + own, 8, type), i * 100 + k);
+    }
+    for (r = 0; r < ADAPTED_RANK; ++r) {
+        for (k = 0; k < ADAPTED_IN; ++k) {
+            double d = (double)first->da[r * ADAPTED_IN + k];
+            for (i = 0; i < rows; ++i) d += dlow[i * ADAPTED_RANK + r] * x[i * ADAPTED_IN + k];
+            CHECK_AT(parts_close((double)t->da[r * ADAPTED_IN + k], d, 60, type == MEMOPT_TYPE_F32 ? type : MEMOPT_TYPE_BF16), r * 100 + k);
+        }
+        for (j = 0; j < ADAPTED_OUT; ++j) {
+            double d = (double)first->db[j * ADAPTED_RANK + r];
+            for (i = 0; i < rows; ++i) d += parts_get(t->g, type, i * ADAPTED_OUT + j) * low[i * ADAPTED_RANK + r];
+            CHECK_AT(parts_close((double)t->db[j * ADAPTED_RANK + r], d, 60, type), j * 100 + r);
+        }
+    }
+    parts_adapted_free(t); parts_adapted_free(first);
+}
+static void parts_adapters(void) {
+    static const size_t rows[] = { 1, 63, 64, 65, 150 }; size_t i; int k;
+    for (i = 0; i < 5; ++i) for (k = 0; k < 8; ++k) {
+        const memopt_type type = k & 1 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32, a_type = k & 2 ? type : MEMOPT_TYPE_F32;
+        parts_adapter_case(type, a_type, k & 4 ? 0.3f : 0, rows[i], !(k & 4) && i % 2);
+    }
+}
+static void parts_adapter_merge(void) {
+    int k; size_t i, j, r;
+    for (k = 0; k < 3; ++k) {
+        const memopt_type type = k ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32, a_type = k == 2 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+        parts_adapted *t = parts_adapt(type, a_type, 0, 4); float merged[ADAPTED_OUT * ADAPTED_IN], b[ADAPTED_OUT * ADAPTED_RANK];
+        memcpy(merged, t->w, sizeof merged);
+        CHECK(adapter_merge(&t->ops, &t->l, &t->p, merged, b) == MEMOPT_OK);
+        for (i = 0; i < ADAPTED_OUT; ++i) for (j = 0; j < ADAPTED_IN; ++j) {
+            double w = parts_get(t->w, type, i * ADAPTED_IN + j);
+            for (r = 0; r < ADAPTED_RANK; ++r) w += 1.5 * parts_get(t->b, a_type, i * ADAPTED_RANK + r) * parts_get(t->a, a_type, r * ADAPTED_IN + j);
+            CHECK_AT(fabs(parts_get(merged, type, i * ADAPTED_IN + j) - w) <= (k ? fabs(w) / 256 : 2e-6), i * 100 + j); /* one rounding */
+        }
+        parts_adapted_free(t);
+    }
+}
+static void parts_adapter_refuses(void) {
+    parts_adapted *t = parts_adapt(MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, 0.5f, 3); memopt_linear l; adapter p; int i;
+    static const char *const said[] = { "its struct", "rank", "rank", "rank", "grad_weights", "activation", "a, b, low or work", "accumulate_input", "input" };
+    for (i = 0; i < 9; ++i) {
+        l = t->l; p = t->p;
+        switch (i) {
+        case 1: p.rank = 0; break;               case 2: p.rank = ADAPTED_OUT + 1; break;
+        case 3: p.rank = SIZE_MAX; break;        case 4: l.grad_weights = t->w; break;
+        case 5: l.activation = MEMOPT_ACTIVATION_GELU; break;
+        case 6: p.b = NULL; break;               case 7: l.accumulate_input = 1; break;
+        default: l.input = NULL;
+        }
+        if (i != 7) CHECK_AT(adapter_forward(&t->ops, &l, i ? &p : NULL) == MEMOPT_ERR_ARGUMENT && !strcmp(t->error.argument, said[i]), i);
+        else CHECK(adapter_backward(&t->ops, &l, &p) == MEMOPT_ERR_ARGUMENT && !strcmp(t->error.argument, said[i]));
+    }
+    parts_adapted_free(t);
+}
+
 static void test_parts(void) {
     RUN(parts_same_bits);
     RUN(parts_options);
@@ -827,6 +980,9 @@ static void test_parts(void) {
     RUN(parts_reshape);
     RUN(parts_sizes);
     RUN(parts_mistakes);
+    RUN(parts_adapters);
+    RUN(parts_adapter_merge);
+    RUN(parts_adapter_refuses);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_parts(); return test_totals(); }

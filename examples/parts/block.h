@@ -35,7 +35,12 @@ typedef struct transformer_block {
 
 /* ---- shapes and parameters ---- */
 static inline size_t transformer_head_width(const transformer *t) {
+    if (t->head_width) return t->head_width;
     return t->heads ? t->width / t->heads : 0; /* 0: refused by the attention operator */
+}
+
+static inline size_t transformer_attended_width(const transformer *t) {
+    return t->head_width ? t->heads * t->head_width : t->width;
 }
 
 static inline size_t transformer_kv_width(const transformer *t) {
@@ -43,7 +48,12 @@ static inline size_t transformer_kv_width(const transformer *t) {
 }
 
 static inline size_t transformer_qkv_width(const transformer *t) {
-    return t->width + 2 * transformer_kv_width(t);
+    return transformer_attended_width(t) + 2 * transformer_kv_width(t);
+}
+
+/* Room for such rows that serves rows of the residual stream as well. */
+static inline size_t transformer_plane(const transformer *t, size_t columns) {
+    return columns > t->width ? columns : t->width;
 }
 
 static inline size_t transformer_up_width(const transformer *t) {
@@ -51,13 +61,13 @@ static inline size_t transformer_up_width(const transformer *t) {
 }
 
 static inline size_t transformer_half_tensors(const transformer *t, transformer_tensor *list, const char *const *names,
-                                              size_t outputs, size_t inputs) {
+                                              size_t outputs, size_t inputs, int first_bias) {
     const size_t c = t->width;
 
     transformer_list(list, 0, names[0], c, 0);
     transformer_list(list, 1, names[1], t->rms ? 0 : c, 0);
     transformer_list(list, 2, names[2], outputs, c);
-    transformer_list(list, 3, names[3], t->no_bias ? 0 : outputs, 0);
+    transformer_list(list, 3, names[3], first_bias ? outputs : 0, 0);
     transformer_list(list, 4, names[4], c, inputs);
     transformer_list(list, 5, names[5], t->no_bias ? 0 : c, 0);
     return list[5].first + list[5].count;
@@ -66,13 +76,14 @@ static inline size_t transformer_half_tensors(const transformer *t, transformer_
 static inline size_t transformer_attention_tensors(const transformer *t, transformer_tensor *list) {
     static const char *const names[6] = { "norm1 scale", "norm1 shift", "qkv", "qkv bias", "project", "project bias" };
 
-    return transformer_half_tensors(t, list, names, transformer_qkv_width(t), t->width);
+    return transformer_half_tensors(t, list, names, transformer_qkv_width(t), transformer_attended_width(t),
+                                    !t->no_bias || t->qkv_bias);
 }
 
 static inline size_t transformer_mlp_tensors(const transformer *t, transformer_tensor *list) {
     static const char *const names[6] = { "norm2 scale", "norm2 shift", "up", "up bias", "down", "down bias" };
 
-    return transformer_half_tensors(t, list, names, transformer_up_width(t), transformer_hidden(t));
+    return transformer_half_tensors(t, list, names, transformer_up_width(t), transformer_hidden(t), !t->no_bias);
 }
 
 /* ---- the attention half ---- */
@@ -86,7 +97,10 @@ static inline memopt_rotary transformer_rotary(const transformer *t) {
     r.width = transformer_head_width(t);
     r.stride = transformer_qkv_width(t);
     r.base = t->rotary_base;
-    r.length = t->length;
+    r.frequencies = t->rotary_frequencies;
+    r.magnitude = t->rotary_magnitude;
+    r.positions = t->rotary_positions;
+    r.length = t->rotary_positions ? 0 : t->length;
     r.type = t->type;
     return r;
 }
@@ -101,10 +115,13 @@ static inline memopt_attention transformer_attention(const transformer *t, void 
     a.kv_heads = t->kv_heads;
     a.width = transformer_head_width(t);
     a.causal = !t->not_causal;
+    a.window = t->window;
+    a.documents = t->documents;
+    a.starts = t->starts;
     a.type = t->type;
     a.queries = qkv;
-    a.keys = transformer_at(qkv, t->width, t->type);
-    a.values = transformer_at(qkv, t->width + transformer_kv_width(t), t->type);
+    a.keys = transformer_at(qkv, transformer_attended_width(t), t->type);
+    a.values = transformer_at(qkv, transformer_attended_width(t) + transformer_kv_width(t), t->type);
     a.query_stride = a.kv_stride = transformer_qkv_width(t);
     return a;
 }
@@ -113,7 +130,8 @@ static inline memopt_status transformer_attention_forward(const memopt_tape_call
     transformer_work w = transformer_begin(call, transformer_attention_tensors, 0);
     const transformer *t = w.shape;
     void *qkv = transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_qkv_width(t));
-    void *attended = transformer_take(&w, MEMOPT_TAPE_SAVED, t->width); /* until then, the normed rows */
+    /* until then, the normed rows */
+    void *attended = transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_plane(t, transformer_attended_width(t)));
     const memopt_linear linear = transformer_linear(&w, TRANSFORMER_QKV, attended, qkv);
     memopt_rotary rotary = transformer_rotary(t);
     memopt_attention attention = transformer_attention(t, qkv);
@@ -137,8 +155,8 @@ static inline memopt_status transformer_attention_backward(const memopt_tape_cal
     transformer_work w = transformer_begin(call, transformer_attention_tensors, 1);
     const transformer *t = w.shape;
     void *qkv = transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_qkv_width(t));
-    void *attended = transformer_take(&w, MEMOPT_TAPE_SAVED, t->width);
-    void *grad_qkv = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_qkv_width(t));
+    void *attended = transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_plane(t, transformer_attended_width(t)));
+    void *grad_qkv = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_plane(t, transformer_qkv_width(t)));
     float *statistics = transformer_take_statistics(&w);
     memopt_rotary rotary = transformer_rotary(t);
     memopt_attention attention = transformer_attention(t, qkv);
@@ -153,8 +171,8 @@ static inline memopt_status transformer_attention_backward(const memopt_tape_cal
     if (s) return s;
     attention.grad_output = attended;
     attention.grad_queries = grad_qkv;
-    attention.grad_keys = transformer_at(grad_qkv, t->width, t->type);
-    attention.grad_values = transformer_at(grad_qkv, t->width + transformer_kv_width(t), t->type);
+    attention.grad_keys = transformer_at(grad_qkv, transformer_attended_width(t), t->type);
+    attention.grad_values = transformer_at(grad_qkv, transformer_attended_width(t) + transformer_kv_width(t), t->type);
     s = t->attention ? t->attention->run_fn(call, &w.ops, &attention, room)
                      : memopt_attention_backward(&w.ops, &attention);
     rotary.grad_output = rotary.grad_input = grad_qkv;
@@ -320,7 +338,9 @@ static inline void transformer_add_half(transformer_chain *c, transformer_part *
 
 static inline void transformer_add_block(transformer_chain *c, transformer_block *block) {
     const transformer *t = c->shape;
-    const double scores = (double)transformer_rows(t) * (double)t->length * (double)t->width * (t->not_causal ? 2 : 1);
+    const size_t seen = t->window && t->window < t->length ? t->window : t->length;
+    const double scores = (double)transformer_rows(t) * (double)seen * (double)transformer_attended_width(t)
+                        * (t->not_causal || seen < t->length ? 2 : 1);
 
     transformer_add_half(c, &block->attention, transformer_attention_tensors, transformer_attention_forward,
                          transformer_attention_backward, scores, t->attention ? 0 : 0.5);

@@ -1,7 +1,9 @@
 /* transformer.h - the shape of a transformer, and what its parts, block.h, head.h and embedding.h, have in common.
 
    What it is   One description for all parts. All zero but the sizes it is GPT-2: layer norm, GELU, learned positions,
-                biases, causal, tied head. With rms, swiglu, rotary, no_bias and untied set, and kv_heads, it is Llama.
+                biases, causal, tied head. With rms, swiglu, rotary, no_bias and untied set, and kv_heads, it is Llama
+                2; with rotary_base and rotary_frequencies (rotary_scaling.h) Llama 3, with window Mistral, with
+                qkv_bias Qwen2; SmolLM is Llama with a tied head.
    Parameters   A part, which is a segment of a tape, has one array of weights and one of gradients; those of a chain
                 lie one after the other, in the order of the parts. The parts' functions, such as
                 transformer_attention_tensors(), list what is where: name, first element, elements, columns. What a
@@ -53,7 +55,8 @@ typedef struct transformer_attention_fns {
 
 typedef struct transformer { /* zero it, then set what you need; parts point to it, so a change is for all of them */
     size_t batch, length;    /* sequences, and tokens of each. When they change: describe and reshape */
-    size_t width, heads;     /* heads divide the width */
+    size_t width, heads;     /* heads divide the width, but with a head_width of their own */
+    size_t head_width;       /* 0 = width / heads */
     size_t kv_heads;         /* 0 = heads; else it divides them: groups share keys and values */
     size_t hidden;           /* of the MLP; 0 = 4 * width */
     size_t vocabulary;
@@ -65,10 +68,17 @@ typedef struct transformer { /* zero it, then set what you need; parts point to 
     int    swiglu;           /* 1: SwiGLU; 0: GELU */
     int    rotary;           /* 1: rotary positions, in the attention; 0: learned ones, in the embedding */
     int    no_bias;          /* 1: linear layers without biases */
+    int    qkv_bias;         /* 1: but queries, keys and values have one */
     int    not_causal;       /* 1: every token sees all of its sequence */
     int    untied;           /* 1: the head has weights of its own; 0: they are the token embedding */
     float  eps;              /* of norms; 0 = 1e-5 */
     double rotary_base;      /* 0 = 10000 */
+    const double *rotary_frequencies; /* NULL, or head_width / 2, instead of rotary_base; and the magnitude: as of */
+    float  rotary_magnitude;          /* memopt_rotary */
+    size_t window;           /* tokens that one attends to, itself and those before it; 0 = all of them */
+    size_t documents;        /* 0: each sequence is one; else the rows are cut into so many, which do not see each */
+    const size_t  *starts;   /* other: as of memopt_attention, none longer than `length`. Positions begin anew where */
+    const int32_t *rotary_positions; /* this array of all rows says so; NULL: with each sequence */
     size_t mlp_chunk;        /* 0: all rows go through the MLP at once, and what goes into its activation is kept;
                                 else so many at a time, up to a multiple of 32, and it is made again: the same bits with
                                 float32 gradients */

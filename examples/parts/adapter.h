@@ -1,0 +1,257 @@
+/* adapter.h - a low-rank adapter beside a linear layer whose weights are frozen (LoRA).
+
+   What it does   output = layer(input) + scale (dropout(input) A^T) B^T, and back: gradients of A, B and the input. The
+                  layer's own gradients of weights and bias are not made: no product, no memory.
+   How to use     Fill in a memopt_linear as ever (its grad_weights, grad_bias stay NULL) and an adapter, and call
+                  adapter_forward() and adapter_backward() in place of memopt_linear_forward() and _backward().
+                  adapter_merge() writes weights + scale B A, rounded once.
+   What it costs  Kept from forward to backward: rows x rank floats. Beside it: adapter_work_bytes(), shared by all
+                  adapters. No copy of input or output. Time: 2 rank / outputs + 2 rank / inputs of the layer's.
+   Order          Forward adds the layer's product first, then the adapter's, each rounded to `type`; backward the other
+                  way round. A and B may be of another type than the layer: products are of floats then. */
+#ifndef PARTS_ADAPTER_H
+#define PARTS_ADAPTER_H
+#include <string.h>
+#include "refuse.h"
+
+typedef struct adapter { /* zero it, then set what you need */
+    size_t      rank;
+    float       scale;       /* alpha / rank (or, rank-stabilised, alpha / sqrt(rank)); 0 = 1 */
+    memopt_type type;        /* of A and B */
+    memopt_type gradient_type;
+    const void *a;           /* rank x inputs; begins at random: memopt_random_normal() */
+    const void *b;           /* outputs x rank; begins with 0 */
+    float      *low;         /* rows x rank, kept from forward to backward: scale dropout(input) A^T */
+    void       *grad_a, *grad_b;
+    int         accumulate;  /* of these two */
+    float       rate;        /* of dropout; 0 = none */
+    memopt_noise noise;      /* as of memopt_dropout; the place of an element in it is that in the layer's input */
+    void       *work;        /* adapter_work_bytes(), aligned to 64; not kept between calls */
+} adapter;
+
+enum { ADAPTER_ROWS = 64 };  /* whose dropped input is in work at a time: a multiple of 32, so that no bit depends on it */
+
+/* Gradients of `low`, and some rows of dropped input. */
+static inline size_t adapter_work_bytes(const memopt_linear *x, const adapter *a) {
+    const size_t low = (x->rows * a->rank * sizeof(float) + 63) / 64 * 64;
+    return low + (a->rate > 0 ? ADAPTER_ROWS * x->inputs * memopt_type_bytes(x->type) : 0);
+}
+
+static inline memopt_status adapter_check(const memopt_ops *ops, const memopt_linear *x, const adapter *a) {
+    memopt_error *error = ops ? ops->error : NULL;
+
+    if (!x || !a) return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "its struct", "is NULL");
+    if (!a->rank || a->rank > x->inputs || a->rank > x->outputs)
+        return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "rank", "must be 1 to inputs and to outputs");
+    if (x->grad_weights || x->grad_bias)
+        return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "grad_weights", "is given, but the layer is frozen");
+    if (x->activation || x->pre_activation)
+        return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "activation", "must follow in a call of its own");
+    if (ops && ops->count_scratch) return MEMOPT_OK;
+    if (!a->a || !a->b || (x->rows && (!a->low || !a->work)))
+        return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "a, b, low or work", "is NULL");
+    return MEMOPT_OK;
+}
+
+static inline float adapter_scale(const adapter *a) { return a->scale > 0 || a->scale < 0 ? a->scale : 1; }
+
+/* ---- products: the types and strides of what is multiplied ---- */
+static inline memopt_product adapter_product(size_t rows, size_t columns, size_t depth, const void *left,
+                                             memopt_type left_type, const void *right, memopt_type right_type,
+                                             void *result, memopt_type type) {
+    memopt_product p;
+
+    memset(&p, 0, sizeof p);
+    p.rows = rows;
+    p.columns = columns;
+    p.depth = depth;
+    p.left = left;
+    p.left_type = left_type;
+    p.left_stride = depth;
+    p.right = right;
+    p.right_type = right_type;
+    p.right_stride = columns;
+    p.result = result;
+    p.result_type = type;
+    p.result_stride = columns;
+    return p;
+}
+
+/* By the gemm that the operators take. */
+static inline memopt_status adapter_multiply(const memopt_ops *ops, const memopt_product *p) {
+    memopt_gemm gemm;
+    const memopt_status s = memopt_gemm_resolve(ops ? &ops->gemm : NULL, &gemm);
+
+    if (s || !p->rows || !p->columns) return s;
+    return gemm.multiply_fn(gemm.user, p, ops ? ops->threads : NULL, ops ? ops->scratch : NULL);
+}
+
+static inline void adapter_times(float *x, size_t n, float factor) {
+    size_t i;
+    for (i = 0; i < n; ++i) x[i] *= factor;
+}
+
+/* ---- the input that the adapter sees, some rows at a time ---- */
+static inline const void *adapter_at(const void *data, memopt_type type, size_t i) {
+    return (const unsigned char *)data + i * memopt_type_bytes(type);
+}
+
+static inline size_t adapter_step(const adapter *a, size_t rows) {
+    return a->rate > 0 && rows > ADAPTER_ROWS ? ADAPTER_ROWS : rows;
+}
+
+/* `rows` from a row on, as they are, or dropped, in work; NULL: *s says why. */
+static inline const void *adapter_input(const memopt_ops *ops, const memopt_linear *x, const adapter *a, size_t row,
+                                        size_t rows, memopt_status *s) {
+    const void *input = adapter_at(x->input, x->type, row * x->inputs);
+    const size_t low = (x->rows * a->rank * sizeof(float) + 63) / 64 * 64;
+    memopt_dropout d;
+
+    *s = MEMOPT_OK;
+    if (!(a->rate > 0)) return input;
+    memset(&d, 0, sizeof d);
+    d.n = rows * x->inputs;
+    d.type = x->type;
+    d.rate = a->rate;
+    d.noise = a->noise;
+    d.first = row * x->inputs;
+    d.input = input;
+    d.output = (unsigned char *)a->work + low;
+    *s = memopt_dropout_forward(ops, &d);
+    return *s ? NULL : d.output;
+}
+
+/* low = scale dropout(input) A^T */
+static inline memopt_status adapter_lower(const memopt_ops *ops, const memopt_linear *x, const adapter *a) {
+    const size_t step = adapter_step(a, x->rows);
+    size_t row, rows;
+    memopt_status s = MEMOPT_OK;
+
+    for (row = 0; row < x->rows && !s; row += rows) {
+        const void *input;
+
+        rows = step < x->rows - row ? step : x->rows - row;
+        input = adapter_input(ops, x, a, row, rows, &s);
+        if (!s) {
+            memopt_product p = adapter_product(rows, a->rank, x->inputs, input, x->type, a->a, a->type,
+                                               a->low + row * a->rank, MEMOPT_TYPE_F32);
+            p.right_transposed = 1;
+            p.right_stride = x->inputs;
+            s = adapter_multiply(ops, &p);
+        }
+    }
+    if (!s) adapter_times(a->low, x->rows * a->rank, adapter_scale(a));
+    return s;
+}
+
+/* ---- the calls ---- */
+static inline memopt_status adapter_forward(const memopt_ops *ops, const memopt_linear *x, const adapter *a) {
+    memopt_product p;
+    memopt_status s = adapter_check(ops, x, a);
+
+    if (!s) s = memopt_linear_forward(ops, x);
+    if (s || (ops && ops->count_scratch)) return s;
+    s = adapter_lower(ops, x, a);
+    p = adapter_product(x->rows, x->outputs, a->rank, a->low, MEMOPT_TYPE_F32, a->b, a->type, x->output, x->type);
+    p.right_transposed = 1;
+    p.right_stride = a->rank;
+    p.accumulate = 1;
+    return s ? s : adapter_multiply(ops, &p);
+}
+
+/* grad_a (onto what is there) += low's gradient^T dropout(input) */
+static inline memopt_status adapter_grad_a(const memopt_ops *ops, const memopt_linear *x, const adapter *a,
+                                           const float *grad_low) {
+    const size_t step = adapter_step(a, x->rows);
+    size_t row, rows;
+    memopt_status s = MEMOPT_OK;
+
+    for (row = 0; row < x->rows && !s; row += rows) {
+        const void *input;
+
+        rows = step < x->rows - row ? step : x->rows - row;
+        input = adapter_input(ops, x, a, row, rows, &s);
+        if (!s) {
+            memopt_product p = adapter_product(a->rank, x->inputs, rows, grad_low + row * a->rank, MEMOPT_TYPE_F32, input,
+                                               x->type, a->grad_a, a->gradient_type);
+            p.left_transposed = 1;
+            p.left_stride = a->rank;
+            p.accumulate = a->accumulate || row;
+            s = adapter_multiply(ops, &p);
+        }
+    }
+    return s;
+}
+
+/* grad_input receives the adapter's part, onto which the layer adds its own. */
+static inline memopt_status adapter_grad_input(const memopt_ops *ops, const memopt_linear *x, const adapter *a,
+                                               const float *grad_low) {
+    memopt_product p = adapter_product(x->rows, x->inputs, a->rank, grad_low, MEMOPT_TYPE_F32, a->a, a->type,
+                                       x->grad_input, x->type);
+    memopt_linear layer = *x;
+    memopt_dropout d;
+    memopt_status s;
+
+    p.accumulate = x->accumulate_input && !(a->rate > 0);
+    s = adapter_multiply(ops, &p);
+    if (!s && a->rate > 0) {
+        memset(&d, 0, sizeof d);
+        d.n = x->rows * x->inputs;
+        d.type = x->type;
+        d.rate = a->rate;
+        d.noise = a->noise;
+        d.grad_output = d.grad_input = x->grad_input;
+        s = memopt_dropout_backward(ops, &d);
+    }
+    layer.accumulate_input = 1;
+    return s ? s : memopt_linear_backward(ops, &layer);
+}
+
+static inline memopt_status adapter_backward(const memopt_ops *ops, const memopt_linear *x, const adapter *a) {
+    float *grad_low = a ? (float *)a->work : NULL;
+    memopt_product p;
+    memopt_status s = adapter_check(ops, x, a);
+
+    if (s) return s;
+    if (a->rate > 0 && x->accumulate_input)
+        return part_refuse(ops ? ops->error : NULL, "adapter", MEMOPT_ERR_ARGUMENT, "accumulate_input",
+                           "is set, and there is dropout");
+    if (ops && ops->count_scratch) return memopt_linear_backward(ops, x);
+    p = adapter_product(x->rows, a->rank, x->outputs, x->grad_output, x->type, a->b, a->type, grad_low,
+                        MEMOPT_TYPE_F32);
+    s = adapter_multiply(ops, &p);
+    if (s) return s;
+    adapter_times(grad_low, x->rows * a->rank, adapter_scale(a));
+    if (a->grad_b) {
+        p = adapter_product(x->outputs, a->rank, x->rows, x->grad_output, x->type, a->low, MEMOPT_TYPE_F32, a->grad_b,
+                            a->gradient_type);
+        p.left_transposed = 1;
+        p.left_stride = x->outputs;
+        p.accumulate = a->accumulate;
+        s = adapter_multiply(ops, &p);
+    }
+    if (!s && a->grad_a) s = adapter_grad_a(ops, x, a, grad_low);
+    return s || !x->grad_input ? s : adapter_grad_input(ops, x, a, grad_low);
+}
+
+/* weights += scale B A, rounded once. b_times: outputs x rank floats. */
+static inline memopt_status adapter_merge(const memopt_ops *ops, const memopt_linear *x, const adapter *a,
+                                          void *weights, float *b_times) {
+    memopt_product p;
+    size_t i;
+    const size_t n = x->outputs * a->rank;
+
+    memopt_status s = MEMOPT_OK;
+
+    if (a->type == MEMOPT_TYPE_F32) memcpy(b_times, a->b, n * sizeof *b_times);
+    else if (a->type == MEMOPT_TYPE_BF16) s = memopt_f32_from_bf16(b_times, (const uint16_t *)a->b, n, NULL);
+    else s = memopt_f32_from_f16(b_times, (const uint16_t *)a->b, n, NULL);
+    if (s) return s;
+    for (i = 0; i < n; ++i) b_times[i] *= adapter_scale(a);
+    p = adapter_product(x->outputs, x->inputs, a->rank, b_times, MEMOPT_TYPE_F32, a->a, a->type, weights,
+                        x->weight_type);
+    p.accumulate = 1;
+    return adapter_multiply(ops, &p);
+}
+
+#endif

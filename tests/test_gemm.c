@@ -415,27 +415,39 @@ static void gemm_band(void) {
     }
     CHECK(inside > 1000);
 }
-/* Triangles: what a row does not take may be anything. */
-static void gemm_triangles(void) {
+static memopt_i_band gemm_triangle(ptrdiff_t diagonal) {
+    memopt_i_band b = memopt_i_band_all();
+    b.high = diagonal;
+    return b;
+}
+/* Triangles, and bands of any width: what a row does not take may be anything. */
+static void gemm_bands(void) {
     uint64_t seed = 15; int round, level;
-    for (round = 0; round < 96; ++round) {
+    for (round = 0; round < 288; ++round) {
         if (test_is_passed_over()) continue;
         const size_t rows = 1 + test_below(&seed, 80), columns = 1 + test_below(&seed, 40), depth = 1 + test_below(&seed, 210);
         const int turned = round & 1; const size_t across = turned ? rows : depth;
         const ptrdiff_t diagonal = (ptrdiff_t)test_below(&seed, across + 70) - 70;
+        memopt_i_band band = gemm_triangle(diagonal); /* of 96 each: a triangle, a band, a triangle of the other side */
         gemm_case g = gemm_make(&seed, rows, columns, depth, round & 2 ? 4 : 0, turned | (round & 4 ? 2 : 0), 1 + (round >> 3 & 1), 0, 0);
         float *left = (float *)gemm_alloc(depth * sizeof(float)), *right = (float *)gemm_alloc(depth * sizeof(float));
         unsigned char *raw = (unsigned char *)gemm_alloc(MEMOPT_GEMM_SCRATCH + 64), *scratch = raw + (0 - (uintptr_t)raw) % 64;
         size_t i, j, k, wrong;
+        if (round >= 96) band.low = diagonal - (ptrdiff_t)test_below(&seed, round % 3 ? 16 : 120);
+        if (round >= 192) band.high = memopt_i_band_all().high;
         for (i = 0; i < rows; ++i) { /* the hidden part of the left operand is NaN, and a row that few take infinite */
             for (k = 0; k < depth; ++k)
-                if ((ptrdiff_t)(turned ? i : k) > (ptrdiff_t)(turned ? k : i) + diagonal)
+                if ((ptrdiff_t)(turned ? i : k) > (ptrdiff_t)(turned ? k : i) + band.high || (ptrdiff_t)(turned ? i : k) < (ptrdiff_t)(turned ? k : i) + band.low)
                     gemm_put(g.left, g.p.left_type, gemm_left_at(&g.p, i, k), (i + k) % 3 ? NAN : INFINITY);
         }
         for (j = 0; j < columns; ++j) gemm_put(g.right, g.p.right_type, gemm_right_at(&g.p, turned ? 0 : depth - 1, j), INFINITY);
         for (i = 0; i < rows; ++i) {
-            const ptrdiff_t side = turned ? (ptrdiff_t)i - diagonal : (ptrdiff_t)i + diagonal + 1;
-            const size_t cut = side < 0 ? 0 : memopt_i_min((size_t)side, depth), first = turned ? cut : 0, end = turned ? depth : cut;
+            size_t first = depth, end = 0;
+            for (k = 0; k < depth; ++k) {
+                const ptrdiff_t row = (ptrdiff_t)(turned ? k : i), column = (ptrdiff_t)(turned ? i : k);
+                if (column < row + band.low || column > row + band.high) continue;
+                first = memopt_i_min(first, k); end = k + 1;
+            }
             for (k = 0; k < depth; ++k) left[k] = gemm_get(g.left, g.p.left_type, gemm_left_at(&g.p, i, k));
             for (j = 0; j < columns; ++j) {
                 float sum = g.p.accumulate ? gemm_get(g.first, g.p.result_type, i * g.p.result_stride + j) : g.p.bias ? g.p.bias[j] : 0;
@@ -451,7 +463,7 @@ static void gemm_triangles(void) {
             t.simd_level = level;
             p.result = gemm_alloc(g.result_bytes);
             memcpy(p.result, g.first, g.result_bytes);
-            memopt_i_gemm_run(&p, diagonal, NULL, &t, scratch);
+            memopt_i_gemm_run(&p, band, NULL, &t, scratch);
             for (wrong = 0, i = 0; i < g.result_bytes / 4; ++i) wrong += !gemm_same(p.result, g.wanted, MEMOPT_TYPE_F32, i);
             CHECK_AT(wrong == 0, round * 10 + level);
             free(p.result);
@@ -486,7 +498,7 @@ static void gemm_residuals(void) {
             memcpy(residual, g.first, g.result_bytes); memcpy(p.result, g.first, g.result_bytes);
             r.data = level % 2 ? residual : p.result; r.type = type; r.stride = p.result_stride;
             end.fn = gemm_add_residual; end.user = &r; end.is_aside = r.data == p.result;
-            memopt_i_gemm_run(&p, PTRDIFF_MAX, &end, &t, scratch);
+            memopt_i_gemm_run(&p, memopt_i_band_all(), &end, &t, scratch);
             for (wrong = 0, i = 0; i < n; ++i) {
                 const size_t column = i % p.result_stride; float want = gemm_get(g.first, type, i);
                 if (column < columns) want += sums[i];
@@ -514,7 +526,7 @@ static void gemm_no_depth(void) {
                 memopt_threads t; memset(&t, 0, sizeof t);
                 t.simd_level = level; g.p.result = result;
                 memcpy(result, first, g.result_bytes);
-                memopt_i_gemm_run(&g.p, turned & 1 ? -70 : -33, NULL, &t, scratch);
+                memopt_i_gemm_run(&g.p, gemm_triangle(turned & 1 ? -70 : -33), NULL, &t, scratch);
                 for (wrong = 0, i = 0; i < 32 * 32; ++i) wrong += result[i] != denormals[i % 4];
                 CHECK_AT(wrong == 0, turned * 100 + begin * 10 + level);
             }
@@ -771,6 +783,22 @@ static void gemm_cblas_run(const gemm_case *g, const memopt_threads *threads, ui
     for (i = (size_t)(scratch - raw) + bytes; i < bytes + 64; ++i) CHECK_AT(raw[i] == 0xA5, at);
     free(p.result); free(raw);
 }
+#if defined(OPENBLAS_CONFIG_H) /* one that the library may lack, and that counts its calls */
+static int gemm_bf16_calls;
+void cblas_sbgemm(OPENBLAS_CONST enum CBLAS_ORDER order, OPENBLAS_CONST enum CBLAS_TRANSPOSE a, OPENBLAS_CONST enum CBLAS_TRANSPOSE b, OPENBLAS_CONST blasint m,
+                  OPENBLAS_CONST blasint n, OPENBLAS_CONST blasint depth, OPENBLAS_CONST float alpha, OPENBLAS_CONST bfloat16 *x, OPENBLAS_CONST blasint lda,
+                  OPENBLAS_CONST bfloat16 *y, OPENBLAS_CONST blasint ldb, OPENBLAS_CONST float beta, float *z, OPENBLAS_CONST blasint ldc) {
+    blasint i, j, k;
+    CHECK(order == CblasRowMajor && alpha == 1 && beta == 1);
+    ++gemm_bf16_calls;
+    for (i = 0; i < m; ++i) for (j = 0; j < n; ++j) {
+        double sum = (double)z[i * ldc + j];
+        for (k = 0; k < depth; ++k)
+            sum += (double)memopt_from_bf16(x[a == CblasTrans ? k * lda + i : i * lda + k]) * (double)memopt_from_bf16(y[b == CblasTrans ? j * ldb + k : k * ldb + j]);
+        z[i * ldc + j] = (float)sum;
+    }
+}
+#endif
 static void gemm_cblas(void) {
     static const size_t sizes[][3] = { { 1, 1, 1 }, { 1, 70, 33 }, { 13, 17, 0 }, { 37, 5, 64 }, { 300, 20, 40 }, { 20, 300, 270 } };
     uint64_t seed = 9; size_t i; int types, workers = 0; test_worker_set worker_set; memopt_product p;
@@ -786,6 +814,9 @@ static void gemm_cblas(void) {
     CHECK(memopt_cblas().multiply_fn(NULL, &p, NULL, NULL) == MEMOPT_OK);
     p.rows = p.columns = 1; p.depth = (size_t)INT_MAX + 1;
     CHECK(memopt_cblas().multiply_fn(NULL, &p, NULL, NULL) == MEMOPT_ERR_OVERFLOW);
+#if defined(OPENBLAS_CONFIG_H)
+    CHECK(gemm_bf16_calls > 10);
+#endif
 }
 #endif
 void test_gemm(void);
@@ -795,7 +826,7 @@ void test_gemm(void) {
     RUN(gemm_blocks); RUN(gemm_deep); RUN(gemm_much_to_carry);
     RUN(gemm_workers);
     RUN(gemm_wild);
-    RUN(gemm_parts); RUN(gemm_parts_of_32); RUN(gemm_bits); RUN(gemm_band); RUN(gemm_zeros); RUN(gemm_triangles); RUN(gemm_no_depth); RUN(gemm_residuals); RUN(gemm_modes);
+    RUN(gemm_parts); RUN(gemm_parts_of_32); RUN(gemm_bits); RUN(gemm_band); RUN(gemm_zeros); RUN(gemm_bands); RUN(gemm_no_depth); RUN(gemm_residuals); RUN(gemm_modes);
     RUN(gemm_nothing);
     RUN(gemm_interleaved);
     RUN(gemm_overlaps);

@@ -9,7 +9,8 @@
              The result is cut among memopt's workers; each calls the library for its part. A product that is asked
              for inside a worker stays on it.
    TYPES     float32 goes straight to the library. 16-bit operands and results are converted piece by piece in scratch:
-             MEMOPT_CBLAS_SCRATCH bytes for each worker. Sums stay float32 for the whole depth.
+             MEMOPT_CBLAS_SCRATCH bytes for each worker. Sums stay float32 for the whole depth. Two operands of bf16 go
+             to an OpenBLAS that has cblas_sbgemm() as they are (gcc and clang on ELF systems: it is asked when it runs).
    BITS      are the library's: they may differ between machines, versions and numbers of workers. The built-in product
              promises more. Sizes and strides beyond the library's int are MEMOPT_ERR_OVERFLOW. */
 #ifndef MEMOPT_CBLAS_H
@@ -23,6 +24,30 @@
 
 #define MEMOPT_CBLAS_PIECE 256 /* rows, columns and depth of a piece that is converted */
 #define MEMOPT_CBLAS_SCRATCH ((size_t)3 * MEMOPT_CBLAS_PIECE * MEMOPT_CBLAS_PIECE * sizeof(float))
+
+/* Products of bf16: OpenBLAS declares the function also where the library was built without it. */
+#if defined(OPENBLAS_CONFIG_H) && defined(__ELF__) && defined(__GNUC__)
+#  pragma weak cblas_sbgemm
+static int memopt_cblas_has_bf16(void) { return &cblas_sbgemm != NULL; }
+static void memopt_cblas_bf16(const memopt_product *p, size_t i, size_t j, size_t rows, size_t columns, float *to,
+                              size_t to_stride) {
+    const size_t left = p->left_transposed ? i : i * p->left_stride;
+    const size_t right = p->right_transposed ? j * p->right_stride : j;
+    cblas_sbgemm(CblasRowMajor, p->left_transposed ? CblasTrans : CblasNoTrans,
+                 p->right_transposed ? CblasTrans : CblasNoTrans,
+                 (int)rows, (int)columns, (int)p->depth, 1.0f, (const bfloat16 *)p->left + left, (int)p->left_stride,
+                 (const bfloat16 *)p->right + right, (int)p->right_stride, 1.0f, to, (int)to_stride);
+}
+#else
+static int memopt_cblas_has_bf16(void) { return 0; }
+static void memopt_cblas_bf16(const memopt_product *p, size_t i, size_t j, size_t rows, size_t columns, float *to,
+                              size_t to_stride) {
+    (void)p; (void)i; (void)j; (void)rows; (void)columns; (void)to; (void)to_stride;
+}
+#endif
+static int memopt_cblas_is_bf16(const memopt_product *p) {
+    return p->left_type == MEMOPT_TYPE_BF16 && p->right_type == MEMOPT_TYPE_BF16 && memopt_cblas_has_bf16();
+}
 
 typedef struct memopt_cblas_work {
     const memopt_product *product;
@@ -100,7 +125,8 @@ static void memopt_cblas_chunk(void *task, size_t chunk, int worker) {
                          : (float *)p->result + i * p->result_stride + j;
     size_t k, depth;
     memopt_cblas_begin(p, i, j, rows, columns, to, stride);
-    for (k = 0; k < p->depth; k += depth) {
+    if (memopt_cblas_is_bf16(p)) memopt_cblas_bf16(p, i, j, rows, columns, to, stride);
+    else for (k = 0; k < p->depth; k += depth) {
         depth = p->depth - k < step ? p->depth - k : step;
         memopt_cblas_step(p, own, i, j, k, rows, columns, depth, to, stride);
     }
@@ -110,8 +136,9 @@ static void memopt_cblas_chunk(void *task, size_t chunk, int worker) {
 static memopt_status memopt_cblas_multiply(void *user, const memopt_product *p, const memopt_threads *threads,
                                            void *scratch) {
     const size_t most = INT_MAX; memopt_cblas_work w; size_t chunks, i;
-    const int is_float = p->left_type == MEMOPT_TYPE_F32 && p->right_type == MEMOPT_TYPE_F32
-                      && p->result_type == MEMOPT_TYPE_F32;
+    const int is_float = p->result_type == MEMOPT_TYPE_F32
+                      && ((p->left_type == MEMOPT_TYPE_F32 && p->right_type == MEMOPT_TYPE_F32)
+                          || memopt_cblas_is_bf16(p));
     (void)user;
     if (!p->rows || !p->columns) return MEMOPT_OK;
     if (p->rows > most || p->columns > most || p->depth > most || p->left_stride > most || p->right_stride > most

@@ -13,6 +13,10 @@
 #define PARTS_ADAPTER_H
 #include <string.h>
 #include "refuse.h"
+#if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
 
 typedef struct adapter { /* zero it, then set what you need */
     size_t      rank;
@@ -240,7 +244,6 @@ static inline memopt_status adapter_merge(const memopt_ops *ops, const memopt_li
     memopt_product p;
     size_t i;
     const size_t n = x->outputs * a->rank;
-
     memopt_status s = MEMOPT_OK;
 
     if (a->type == MEMOPT_TYPE_F32) memcpy(b_times, a->b, n * sizeof *b_times);
@@ -254,4 +257,7 @@ static inline memopt_status adapter_merge(const memopt_ops *ops, const memopt_li
     return adapter_multiply(ops, &p);
 }
 
+#if defined(__cplusplus) && defined(__GNUC__)
+#  pragma GCC diagnostic pop
+#endif
 #endif

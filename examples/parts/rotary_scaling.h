@@ -10,6 +10,10 @@
 #define PARTS_ROTARY_SCALING_H
 #include <math.h>
 #include <stddef.h>
+#if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
 
 /* base^(-2 i / rotated): what memopt_rotary does without frequencies */
 static inline void rotary_powers(double *f, size_t rotated, double base) {
@@ -60,4 +64,7 @@ static inline float rotary_yarn(double *f, size_t rotated, double base, double f
     return factor > 1 ? (float)(0.1 * log(factor) + 1) : 1;
 }
 
+#if defined(__cplusplus) && defined(__GNUC__)
+#  pragma GCC diagnostic pop
+#endif
 #endif

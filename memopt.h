@@ -91,7 +91,8 @@
           state             a tensor's state, byte by byte
           optim_pass        a step over a tensor: decode, step, encode, a block behind
           adafactor         Adafactor's rows and columns
-     api_ optim             AdamW, Adam, SGD, Lion, LARS, LAMB, Adafactor, RMSprop; 32, 16, 8 bits; sliced or whole
+          muon              Muon: steps of matrices by their momentum, made orthogonal
+     api_ optim             AdamW, Adam, SGD, Lion, LARS, LAMB, Adafactor, RMSprop, Muon; 32, 16, 8 bits; sliced, whole
           optim_ranks       kinds that measure (LARS, LAMB, Adafactor), where ranks share a tensor
      api_ scale             loss scaling, clipping, accumulation; which numbers have which type
           widths            this file once more for each width
@@ -112,6 +113,7 @@
      api_ gemm              the product of matrices by wide code
           tiles             products of bf16 by matrix units
           product           the product of matrices: yours, or the built-in one
+     api_ newton_schulz     a matrix made nearly orthogonal, for the optimizer Muon
           row_kernels       what is done along a row: conversions, sums, exponentials, activations
           operator          what all operators have in common: workers, product, scratch
      api_ softmax           rows of scores to probabilities, and back
@@ -1381,6 +1383,9 @@ MEMOPT_I_INLINE uint32_t memopt_i_join(uint32_t high, uint32_t low) {
 
 typedef enum memopt_type { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F16 } memopt_type;
 
+/* Products of matrices for an optimizer, MEMOPT_OPTIM_MUON: from memopt_newton_schulz_in(). */
+typedef struct memopt_newton_schulz memopt_newton_schulz;
+
 /** Bytes of an element; 0 for numbers that are no type. */
 MEMOPT_API size_t memopt_type_bytes(memopt_type type);
 
@@ -1644,7 +1649,8 @@ typedef enum memopt_optim_kind {
     MEMOPT_OPTIM_ADAFACTOR, /* the author's rule (mesh-tensorflow's optimize.py). The second moment of a matrix of at
                                least 32 x 32 is a float for each row and column; of anything smaller, one for each
                                element */
-    MEMOPT_OPTIM_RMSPROP    /* with momentum; torch.optim.RMSprop's rule without `centered`; alpha is `beta2` */
+    MEMOPT_OPTIM_RMSPROP,   /* with momentum; torch.optim.RMSprop's rule without `centered`; alpha is `beta2` */
+    MEMOPT_OPTIM_MUON       /* torch.optim.Muon's rule, of matrices; all other tensors of the object say `adamw` */
 } memopt_optim_kind;
 
 typedef enum memopt_state_format {
@@ -1674,25 +1680,29 @@ typedef struct memopt_optim_tensor {
                               is held here, and no pointer is needed ... */
     size_t      held;      /* ... and has so many elements: 0 = all that follow; a multiple of the block, or up to the
                               end of the tensor */
-    size_t      columns;   /* Adafactor: elements of a row; 0 = a vector. Factored from 32 rows and 32 columns on */
+    size_t      columns;   /* Adafactor: elements of a row; 0 = a vector. Factored from 32 rows and 32 columns on.
+                              MUON: elements of a row */
     size_t      group;     /* index of its memopt_optim_group */
+    int         adamw;     /* MUON: 1 = stepped as ADAMW does, with its group's betas: vectors, embeddings, heads */
 } memopt_optim_tensor;
 
 /* What a group of tensors is stepped with. Start from memopt_optim_group_default(). */
 typedef struct memopt_optim_group {
     double rate;         /* learning rate of this step, with its warm-up and schedule; Adafactor: the cap of
                             1/sqrt(t) */
-    double beta1;        /* decay of the first moment; SGD, LARS and RMSprop: the momentum; Adafactor: 0 = no first
-                            moment */
+    double beta1;        /* decay of the first moment; SGD, LARS, RMSprop and MUON: the momentum; Adafactor: 0 = no
+                            first moment */
     double beta2;        /* decay of the second; RMSprop: alpha; Adafactor: the power, b2 = 1 - t^-beta2 */
-    double eps;
+    double eps;          /* MUON: the norm of a matrix counts as at least this */
     double weight_decay;
     double dampening;    /* SGD */
     double trust;        /* LARS: eta. LAMB: 0 */
     double clip;         /* Adafactor: the RMS that an update is clipped to */
     double min_scale;    /* Adafactor: the RMS of the weights counts as at least this */
-    int    nesterov;     /* SGD */
+    int    nesterov;     /* SGD, MUON */
     int    always_adapt; /* LAMB: the trust ratio also where weight_decay is 0 */
+    int    match_rms;    /* MUON, torch's adjust_lr_fn. 0: the rate is multiplied by sqrt(max(1, rows / columns)); 1: by
+                            0.2 sqrt(max(rows, columns)), so that rates and decays of AdamW fit */
 } memopt_optim_group;
 
 /**
@@ -1704,6 +1714,7 @@ typedef struct memopt_optim_group {
  *   LAMB       rate 1e-3, betas 0.9 and 0.999, eps 1e-6, decay 1e-2
  *   ADAFACTOR  rate 1e-2 (the cap of 1 / sqrt(t)), beta1 0, beta2 0.8, eps 1e-30, clip 1, min_scale 1e-3
  *   RMSPROP    rate 1e-2, no momentum, beta2 0.99, eps 1e-8, no decay
+ *   MUON       rate 1e-3, momentum 0.95 with Nesterov, eps 1e-7, decay 0.1
  */
 MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind);
 
@@ -1725,6 +1736,8 @@ typedef struct memopt_optim_desc { /* zero it, then set what you need */
     size_t                     min_quantized;/* whole tensors with fewer elements keep float states; 0 = 4096 */
     uint64_t                   seed;         /* of stochastic rounding; errors of neighbouring steps cancel */
     const memopt_threads      *threads;      /* copied; NULL = the calling thread */
+    /* MUON: memopt_newton_schulz_in(), of the group OPERATORS, which programs without MUON need not compile */
+    const memopt_newton_schulz *newton_schulz;
     memopt_error              *error;        /* NULL, or filled in when a call with this desc fails; not kept */
 } memopt_optim_desc;
 
@@ -1745,13 +1758,15 @@ typedef struct memopt_optim_run {
 /**
  * How many bytes the optimizer object takes: tables, sums of measured kinds, and for blocks above 256 the scratch of
  * each worker, 16 * block bytes. Up to 256 the scratch is 4 KiB of the worker's stack (a step takes 8 to 11 KiB of
- * it in all). With place_states, the states as well.
+ * it in all). With MUON also the scratch of the largest matrix, see memopt_newton_schulz_in(). With place_states, the
+ * states as well.
  *
  * desc    the tensors' counts are read, their pointers are not
  * bytes   receives the size; untouched on failure
  * returns OK, ERR_ARGUMENT (no tensors, a count of 0, a part outside its tensor or not at a multiple of the block, a
  *         block that is not allowed, a combination of kind and formats that does not exist, bad threads, place_states
- *         neither 0 nor 1), ERR_OVERFLOW
+ *         neither 0 nor 1; MUON without newton_schulz, or with a tensor that has neither columns nor `adamw`),
+ *         ERR_OVERFLOW
  */
 MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_t *bytes);
 
@@ -1807,7 +1822,7 @@ typedef struct memopt_optim_view {
     int    bits;      /* of an element of a moment: 32, 16, 8 */
     int    moments;   /* how many of moment[] there are, 0 to 2 */
     void  *moment[2]; /* float, bfloat16 bits, or codes. [0] is the first moment, [1] the second; NULL where none is
-                         kept: RMSprop without a first moment has [1] alone, LION, LARS and SGD have [0] alone */
+                         kept: RMSprop without a first moment has [1] alone, LION, LARS, SGD and MUON have [0] alone */
     float *scale[2];  /* of the same moment, the largest magnitude of each block; NULL where it has no blocks */
     float *rows, *columns; /* Adafactor's means of squares; NULL elsewhere. A part has the rows that it touches, from
                               row first / columns to row (first + held - 1) / columns, those cut included, and all
@@ -1821,8 +1836,8 @@ MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *optim, size_t ten
  * Step all tensors: begin, measure where the kind needs it, apply, end. Elements whose gradient is NaN, infinite or at
  * least 2^62 after the factor keep their weight and moments (memopt_optim_skipped() counts them). The others are
  * stepped as usual; in the norms and means of LARS, LAMB and Adafactor a skipped element counts with its weight and a
- * gradient of 0, so it changes the step of its tensor a little. To leave the whole step out instead, look before: see
- * memopt_scaler_measure().
+ * gradient of 0, so it changes the step of its tensor a little; in the matrix of MUON it is 0. To leave the whole step
+ * out instead, look before: see memopt_scaler_measure().
  *
  * returns OK, ERR_ARGUMENT (step 0, a group that does not exist, a rate, beta, eps or factor outside its range, a
  *         pointer that is missing or misaligned), ERR_FORMAT (a state that was not begun, or of a tensor of another
@@ -2763,6 +2778,19 @@ MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x08 /* for operators */
+/* @section api_newton_schulz : api_gemm */
+
+/**
+ * What MEMOPT_OPTIM_MUON makes matrices orthogonal with: five steps of Newton-Schulz by the built-in gemm, with torch's
+ * coefficients. Give it to memopt_optim_desc. The optimizer then has room for the largest matrix: its elements and, of
+ * the smaller of its sides, two squares, all as `products`; a strip of floats, up to 1 MiB or 256 times that side; and
+ * memopt_gemm_scratch().
+ *
+ * products  BF16, as torch has it, or F32. The results are the same bits at every SIMD level, for any workers
+ * returns   the same constant at every call; NULL for any other type
+ */
+MEMOPT_API const memopt_newton_schulz *memopt_newton_schulz_in(memopt_type products);
+
 /* @section api_ops : api_gemm
    Operators whose usual form wastes memory, forward and backward, a section for each. Arithmetic is float32 whatever
    the storage, but that in bf16 attention and head round to bf16 what goes into a product: both operands are bf16
@@ -3541,6 +3569,7 @@ typedef struct memopt_shard_tensor { /* of the model; a tensor that is used twic
     size_t columns; /* as in memopt_optim_tensor */
     size_t rates;   /* as its `group`: index of the memopt_optim_group of a step */
     size_t group;   /* that it belongs to: that of the tensor before, or the next number; the first is 0 */
+    int    adamw;   /* as in memopt_optim_tensor */
 } memopt_shard_tensor;
 
 enum { /* what lies on the slow tier, or'ed */
@@ -3663,7 +3692,7 @@ typedef struct memopt_shard_bytes { /* exact: what a rank holds, and what it sen
     /* Not counted: what memopt_shard_measure() and kinds that measure send (Adafactor its rows and columns, others some
        doubles a group and one for 64 Ki elements); memopt_comm_get_stats() tells it */
     uint64_t sent_gradients;         /* bytes a step, to other ranks of `comm`; as many are received */
-    uint64_t sent_weights;           /* likewise; stage 0: the sums */
+    uint64_t sent_weights;           /* likewise; stage 0: the sums. MUON: with momenta of matrices that borders cut */
     uint64_t sent_replicas;          /* likewise, to other ranks of `replicas`; of a plan the set's that sends most */
     uint64_t calls;                  /* of all three */
     size_t   slow_tiles;             /* of the store */
@@ -16982,7 +17011,7 @@ MEMOPT_I_WIDTHS(void, state_codec_encode,
                          sqrt(b2).
               update     w = decay w - step m / (s ic2 + eps)                      Adam; `adam` is both
               direction  u = wd w + ic1 m / (s ic2 + eps)                          LAMB
-              sgd        x = f g + wd w;  m = b1 m + g1 x;  u = m, or b1 m + x     SGD, LARS
+              sgd        x = f g + wd w;  m = b1 m + g1 x;  u = m, or b1 m + x     SGD, LARS, MUON
               lion       u = sign(b1 m + g1 x);  m = b2 m + g2 x
               rmsprop    x = f g + wd w;  v and s as in moments;  u = x / (s + eps);  m = b1 m + u, u = m
               axpy       w = decay w - step u */
@@ -17004,6 +17033,16 @@ typedef struct memopt_i_tile { /* up to a few hundred elements; u, m, v and w ma
 } memopt_i_tile;
 
 typedef void memopt_i_kernel_fn(const memopt_i_update_rule *rule, const memopt_i_tile *tile);
+
+/* What `muon` has of `newton_schulz`, which only programs with MUON compile. A matrix lies at the begin of its memory,
+   as `type`; run_fn makes it orthogonal there. */
+struct memopt_newton_schulz {
+    memopt_type type;
+    size_t (*bytes_fn)(memopt_type type, size_t rows, size_t columns, const memopt_threads *threads); /* SIZE_MAX: too
+                                                                                                       many */
+    void (*run_fn)(memopt_type type, void *matrix, size_t rows, size_t columns, float eps,
+                   const memopt_threads *threads);
+};
 
 /* What a level is made of. A kernel does whole lanes only; memopt_i_kernels_run() hands the rest to the float. */
 enum { MEMOPT_I_KERNEL_MOMENTS, MEMOPT_I_KERNEL_UPDATE, MEMOPT_I_KERNEL_ADAM, MEMOPT_I_KERNEL_DIRECTION,
@@ -17259,6 +17298,7 @@ typedef struct memopt_i_tensor_part {
     memopt_optim_group  group;
     uint64_t            step;
     memopt_noise        noise[MEMOPT_I_NOISES];
+    memopt_optim_kind   kind;                   /* the object's, or with MUON ADAMW */
     memopt_state_format format;                 /* of its moments: small tensors have floats */
     int                 moments;
     size_t              held, blocks;
@@ -17330,30 +17370,36 @@ static size_t memopt_i_adafactor_sums(const memopt_optim_tensor *t) {
 }
 
 static int memopt_i_kind_measures(memopt_optim_kind kind) {
-    return kind == MEMOPT_OPTIM_LARS || kind == MEMOPT_OPTIM_LAMB || kind == MEMOPT_OPTIM_ADAFACTOR;
+    return kind == MEMOPT_OPTIM_LARS || kind == MEMOPT_OPTIM_LAMB || kind == MEMOPT_OPTIM_ADAFACTOR
+        || kind == MEMOPT_OPTIM_MUON;
+}
+
+static memopt_optim_kind memopt_i_stepped_as(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
+    return d->kind == MEMOPT_OPTIM_MUON && t->adamw ? MEMOPT_OPTIM_ADAMW : d->kind;
 }
 
 /* Does a state keep this moment, 0 the first or 1 the second, for each element? RMSprop may keep the second alone. */
-static int memopt_i_kind_keeps(const memopt_optim_desc *d, int moment) {
-    switch (d->kind) {
+static int memopt_i_kind_keeps(const memopt_optim_desc *d, memopt_optim_kind kind, int moment) {
+    switch (kind) {
     case MEMOPT_OPTIM_ADAMW: case MEMOPT_OPTIM_ADAM: case MEMOPT_OPTIM_LAMB: return 1;
-    case MEMOPT_OPTIM_LION: case MEMOPT_OPTIM_LARS: return moment == 0;
+    case MEMOPT_OPTIM_LION: case MEMOPT_OPTIM_LARS: case MEMOPT_OPTIM_MUON: return moment == 0;
     case MEMOPT_OPTIM_SGD: case MEMOPT_OPTIM_ADAFACTOR: return moment == 0 && d->first_moment;
     case MEMOPT_OPTIM_RMSPROP: return moment == 1 || d->first_moment;
     }
     return 0;
 }
 
-static int memopt_i_kind_moments(const memopt_optim_desc *d) {
-    return memopt_i_kind_keeps(d, 0) + memopt_i_kind_keeps(d, 1);
+static int memopt_i_kind_moments(const memopt_optim_desc *d, memopt_optim_kind kind) {
+    return memopt_i_kind_keeps(d, kind, 0) + memopt_i_kind_keeps(d, kind, 1);
 }
 
-/* How weights are stored: 4, 2, 4 and 6 bytes an element. */
+/* How weights are stored: 4, 2, 4 and 6 bytes an element; and of a pass over moments alone. */
 typedef enum memopt_i_weights {
     MEMOPT_I_WEIGHTS_F32,
     MEMOPT_I_WEIGHTS_BF16,
     MEMOPT_I_WEIGHTS_SPLIT,
-    MEMOPT_I_WEIGHTS_F32_BF16
+    MEMOPT_I_WEIGHTS_F32_BF16,
+    MEMOPT_I_WEIGHTS_NONE
 } memopt_i_weights;
 
 static memopt_i_weights memopt_i_weights_of(const memopt_optim_desc *d) {
@@ -17378,7 +17424,7 @@ static memopt_status memopt_i_optim_resolve(memopt_i_checks *c, const memopt_opt
     memopt_i_threads_check(c, d.threads);
     memopt_i_must_be_flag(c, "place_states", d.place_states);
     memopt_i_must_be_flag(c, "first_moment", d.first_moment);
-    memopt_i_must_exist(c, "kind", (int)d.kind, MEMOPT_OPTIM_RMSPROP);
+    memopt_i_must_exist(c, "kind", (int)d.kind, MEMOPT_OPTIM_MUON);
     memopt_i_must_exist(c, "state", (int)d.state, MEMOPT_STATE_BNB);
     memopt_i_must_exist(c, "weights", (int)d.weights, MEMOPT_TYPE_BF16);
     memopt_i_must_exist(c, "extra", (int)d.extra, MEMOPT_OPTIM_EXTRA_COPY);
@@ -17389,6 +17435,8 @@ static memopt_status memopt_i_optim_resolve(memopt_i_checks *c, const memopt_opt
                   "is MEMOPT_OPTIM_EXTRA_COPY, which only F32 weights have");
     memopt_i_must(c, d.state != MEMOPT_STATE_BNB || d.kind == MEMOPT_OPTIM_ADAMW || d.kind == MEMOPT_OPTIM_ADAM,
                   "state", "is MEMOPT_STATE_BNB, which only ADAMW and ADAM have");
+    memopt_i_must(c, d.kind != MEMOPT_OPTIM_MUON || d.newton_schulz, "newton_schulz",
+                  "is NULL: MUON needs memopt_newton_schulz_in()");
     if (!c->status) *out = d;
     return c->status;
 }
@@ -17397,6 +17445,7 @@ static memopt_status memopt_i_optim_resolve(memopt_i_checks *c, const memopt_opt
 static size_t memopt_i_optim_chunk(const memopt_optim_desc *d) { return d->block * (65536 / d->block); }
 
 static size_t memopt_i_optim_slice_alignment(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
+    if (d->kind == MEMOPT_OPTIM_MUON) return t->adamw ? d->block : t->count;
     if (d->kind == MEMOPT_OPTIM_ADAFACTOR) return memopt_i_adafactor_slice_alignment(d, t);
     return memopt_i_kind_measures(d->kind) ? memopt_i_optim_chunk(d) : d->block;
 }
@@ -17420,6 +17469,9 @@ static memopt_status memopt_i_tensor_check(memopt_i_checks *c, const memopt_opti
     memopt_i_must_be_at_most(c, "held", t->held, "at most count - first", t->count - t->first);
     memopt_i_must_count(c, !t->columns || t->count % t->columns == 0, "columns", t->columns, "must divide count",
                         t->count);
+    memopt_i_must_be_flag(c, "adamw", t->adamw);
+    memopt_i_must(c, d->kind != MEMOPT_OPTIM_MUON || t->adamw || t->columns, "columns",
+                  "is 0: MUON steps matrices; what is none is stepped with its `adamw` 1");
     /* Then every array of the tensor, and its sums, fit size_t. */
     if (memopt_i_must_fit(c, !memopt_i_mul(t->count, 16, &bytes), "count", "is larger than memory can be"))
         return c->status;
@@ -17436,8 +17488,9 @@ static memopt_status memopt_i_tensor_check(memopt_i_checks *c, const memopt_opti
 /* What a tensor's state is made of; its sizes have been checked. */
 static void memopt_i_tensor_fill(const memopt_optim_desc *d, const memopt_optim_tensor *t, memopt_i_tensor_part *part) {
     memset(part, 0, sizeof *part);
+    part->kind = memopt_i_stepped_as(d, t);
     part->format = memopt_i_is_coded(d->state) && t->count < d->min_quantized ? MEMOPT_STATE_F32 : d->state;
-    part->moments = memopt_i_kind_moments(d);
+    part->moments = memopt_i_kind_moments(d, part->kind);
     part->held = memopt_i_held_count(t);
     part->blocks = memopt_i_is_coded(part->format) ? memopt_i_ceil_div(part->held, d->block) : 0;
     part->chunks = memopt_i_ceil_div(part->held, memopt_i_optim_chunk(d));
@@ -17445,9 +17498,9 @@ static void memopt_i_tensor_fill(const memopt_optim_desc *d, const memopt_optim_
         part->phases = 2;
         part->sum_count = memopt_i_adafactor_sums(t);
     }
-    else if (memopt_i_kind_measures(d->kind)) {
+    else if (memopt_i_kind_measures(part->kind)) {
         part->phases = 1;
-        part->sum_count = 2 * memopt_i_ceil_div(t->count, memopt_i_optim_chunk(d));
+        part->sum_count = d->kind == MEMOPT_OPTIM_MUON ? 0 : 2 * memopt_i_ceil_div(t->count, memopt_i_optim_chunk(d));
     }
     if (part->phases && part->held && t->first + part->held < t->count)
         part->end_count = sizeof(memopt_i_running) / sizeof(double);
@@ -17471,12 +17524,12 @@ static size_t memopt_i_state_layout(const memopt_i_tensor_part *part, const memo
     view->bits = (int)element * 8;
     view->moments = part->moments;
     for (i = 0; i < 2 && part->blocks; ++i)
-        if (memopt_i_kind_keeps(d, i)) {
+        if (memopt_i_kind_keeps(d, part->kind, i)) {
             if (base) view->scale[i] = (float *)(void *)(base + at);
             at += memopt_i_align_down(part->blocks * 4 + 63, 64);
         }
     for (i = 0; i < 2; ++i)
-        if (memopt_i_kind_keeps(d, i)) {
+        if (memopt_i_kind_keeps(d, part->kind, i)) {
             if (base) view->moment[i] = base + at;
             at += memopt_i_align_down(part->held * element + 63, 64);
         }
@@ -17495,7 +17548,7 @@ static memopt_i_state_header memopt_i_state_expected(const memopt_i_tensor_part 
     memcpy(h.magic, "memoptS", 8);
     h.order = 0x01020304;
     h.version = 1;
-    h.kind = (uint32_t)d->kind;
+    h.kind = (uint32_t)part->kind;
     h.format = (uint32_t)part->format;
     h.block = (uint32_t)(part->blocks ? d->block : 0);
     h.moments = (uint32_t)part->moments;
@@ -17619,7 +17672,7 @@ static float *memopt_i_optim_load_moment(const memopt_i_optim_pass *k, int momen
     float *x = k->scratch[moment] + k->half + j;
 
     *old = x;
-    if (!k->view.moment[moment] || (k->measures && k->desc->kind == MEMOPT_OPTIM_LARS)) return NULL;
+    if (!k->view.moment[moment] || (k->measures && k->part->kind == MEMOPT_OPTIM_LARS)) return NULL;
     if (k->coded) memopt_i_optim_decode(k, moment, x, at, n);
     else if (k->part->format == MEMOPT_STATE_BF16)
         memopt_i_f32_from_bf16_at(k->level, x, (const uint16_t *)k->view.moment[moment] + at, n);
@@ -17665,6 +17718,9 @@ static void memopt_i_optim_load_floats(memopt_i_optim_pass *k, size_t at, size_t
     case MEMOPT_I_WEIGHTS_F32: case MEMOPT_I_WEIGHTS_F32_BF16:
         q->w = (float *)t->weights + at;
         break;
+    case MEMOPT_I_WEIGHTS_NONE:
+        memset(k->w, 0, n * sizeof *k->w);
+        break;
     }
     q->g = memopt_i_optim_load_gradients(k, at, n);
     q->root = k->part->format == MEMOPT_STATE_8BIT;
@@ -17698,7 +17754,7 @@ static void memopt_i_optim_store(memopt_i_optim_pass *k, size_t at) {
     case MEMOPT_I_WEIGHTS_F32_BF16:
         memopt_i_bf16_from_f32_at(k->level, (uint16_t *)t->extra + at, q->w, n);
         break;
-    case MEMOPT_I_WEIGHTS_F32:
+    case MEMOPT_I_WEIGHTS_F32: case MEMOPT_I_WEIGHTS_NONE:
         break;
     }
     if (k->part->format == MEMOPT_STATE_BF16)
@@ -17710,7 +17766,7 @@ static void memopt_i_optim_store(memopt_i_optim_pass *k, size_t at) {
 
 static void memopt_i_optim_step_moments(const memopt_i_optim_pass *k, const memopt_i_kernels *kernels,
                                         const memopt_i_tile *q) {
-    switch (k->desc->kind) {
+    switch (k->part->kind) {
     case MEMOPT_OPTIM_ADAMW: case MEMOPT_OPTIM_ADAM: case MEMOPT_OPTIM_LAMB:
         memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_MOMENTS, &k->part->rule,
                              q);
@@ -17729,8 +17785,8 @@ static void memopt_i_optim_step_moments(const memopt_i_optim_pass *k, const memo
 
 static void memopt_i_optim_step_weights(const memopt_i_optim_pass *k, const memopt_i_kernels *kernels,
                                         const memopt_i_tile *q) {
-    const int adam = k->desc->kind == MEMOPT_OPTIM_ADAMW || k->desc->kind == MEMOPT_OPTIM_ADAM;
-    if (k->desc->kind == MEMOPT_OPTIM_LAMB) memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_DIRECTION, &k->part->rule, q);
+    const int adam = k->part->kind == MEMOPT_OPTIM_ADAMW || k->part->kind == MEMOPT_OPTIM_ADAM;
+    if (k->part->kind == MEMOPT_OPTIM_LAMB) memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_DIRECTION, &k->part->rule, q);
     if (!k->measures)
         memopt_i_kernels_run(kernels, adam ? MEMOPT_I_KERNEL_UPDATE : MEMOPT_I_KERNEL_AXPY, &k->part->rule, q);
 }
@@ -17760,7 +17816,7 @@ static void memopt_i_optim_step_tile(memopt_i_optim_pass *k) {
 
     k->stepped = !memopt_i_kernels_finite_tile(k->kernels, &k->part->rule, q);
     if (k->stepped) memopt_i_optim_step_nonfinite(k, q);
-    else if (k->direct && !k->measures && (k->desc->kind == MEMOPT_OPTIM_ADAMW || k->desc->kind == MEMOPT_OPTIM_ADAM)) {
+    else if (k->direct && !k->measures && (k->part->kind == MEMOPT_OPTIM_ADAMW || k->part->kind == MEMOPT_OPTIM_ADAM)) {
         memopt_i_kernels_run(k->kernels, MEMOPT_I_KERNEL_ADAM, &k->part->rule, q);
         k->stepped = 1;
     } else memopt_i_optim_step_moments(k, k->kernels, q);
@@ -18260,16 +18316,16 @@ V_FN MEMOPT_I_FLATTEN size_t V(pipeline_rmsprop)(memopt_i_optim_pass *k, size_t 
 #  endif
 
 V_FN MEMOPT_I_FLATTEN size_t V(pipeline_two_moments)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    memopt_optim_kind kind = k->desc->kind == MEMOPT_OPTIM_LAMB ? MEMOPT_OPTIM_LAMB : MEMOPT_OPTIM_ADAMW;
+    memopt_optim_kind kind = k->part->kind == MEMOPT_OPTIM_LAMB ? MEMOPT_OPTIM_LAMB : MEMOPT_OPTIM_ADAMW;
 
 #  if MEMOPT_I_WIDTH == 8
-    if (k->desc->kind == MEMOPT_OPTIM_RMSPROP) kind = MEMOPT_OPTIM_RMSPROP;
+    if (k->part->kind == MEMOPT_OPTIM_RMSPROP) kind = MEMOPT_OPTIM_RMSPROP;
 #  endif
     return V(pipeline_as)(k, kind, k->part->rule.coupled, 0, at, j, n);
 }
 
 V_FN MEMOPT_I_FLATTEN size_t V(pipeline_one_moment)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    const memopt_optim_kind kind = k->desc->kind == MEMOPT_OPTIM_LION ? MEMOPT_OPTIM_LION : MEMOPT_OPTIM_SGD;
+    const memopt_optim_kind kind = k->part->kind == MEMOPT_OPTIM_LION ? MEMOPT_OPTIM_LION : MEMOPT_OPTIM_SGD;
 
     return V(pipeline_of)(k, kind, 0, 0, at, j, n);
 }
@@ -18277,11 +18333,12 @@ V_FN MEMOPT_I_FLATTEN size_t V(pipeline_one_moment)(memopt_i_optim_pass *k, size
 V_FN size_t V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
     const int bf16 = k->weights == MEMOPT_I_WEIGHTS_BF16 && k->desc->gradients == MEMOPT_TYPE_BF16;
 
-    if (k->desc->kind == MEMOPT_OPTIM_ADAMW && bf16) return V(pipeline_adam_bf16)(k, at, j, n);
+    if (k->part->kind == MEMOPT_OPTIM_ADAMW && bf16) return V(pipeline_adam_bf16)(k, at, j, n);
 #  if MEMOPT_I_WIDTH == 16
-    if (k->desc->kind == MEMOPT_OPTIM_RMSPROP) return V(pipeline_rmsprop)(k, at, j, n);
+    if (k->part->kind == MEMOPT_OPTIM_RMSPROP) return V(pipeline_rmsprop)(k, at, j, n);
 #  endif
-    return memopt_i_kind_keeps(k->desc, 1) ? V(pipeline_two_moments)(k, at, j, n) : V(pipeline_one_moment)(k, at, j, n);
+    if (memopt_i_kind_keeps(k->desc, k->part->kind, 1)) return V(pipeline_two_moments)(k, at, j, n);
+    return V(pipeline_one_moment)(k, at, j, n);
 }
 #endif
 
@@ -18389,7 +18446,7 @@ static void memopt_i_optim_pass_measure(memopt_i_optim_pass *k, size_t chunk, si
 
         count = memopt_i_min(left, end - at);
         memopt_i_optim_load(k, at, 0, count);
-        if (k->desc->kind == MEMOPT_OPTIM_LAMB) {
+        if (k->part->kind == MEMOPT_OPTIM_LAMB) {
             memopt_i_optim_step_tile(k);
             if (!k->stepped) memopt_i_optim_step_weights(k, k->kernels, q);
         } else if (memopt_i_kernels_finite(k->kernels, q->g, count, k->part->rule.limit)) x = q->g;
@@ -18430,6 +18487,8 @@ struct memopt_optim {
     double           *sums;
     size_t           *skips;              /* of each worker */
     float            *scratch;
+    size_t            matrix_bytes;
+    unsigned char    *matrix;             /* MUON: that which is under way, and what Newton-Schulz takes */
 };
 
 static void memopt_i_optim_pass_begin(memopt_i_optim_pass *k, const memopt_optim *o, size_t tensor, int worker,
@@ -18963,7 +19022,118 @@ static uint64_t memopt_i_adafactor_apply(memopt_optim *o, size_t tensor, size_t 
 }
 MEMOPT_I_SMALL_END
 
-/* @section optim : optim_pass adafactor carve arena host
+/* @section muon : optim_pass
+   Muon: a matrix is stepped by its momentum, made orthogonal.                              [Jordan et al. 2024]
+   Rule       torch.optim.Muon's, for a gradient g, already multiplied with the factor:
+                  m  = beta1 m + (1 - beta1) g
+                  u  = beta1 m + (1 - beta1) g with `nesterov`, else m
+                  x  = u / max(norm of u, eps), orthogonal by five steps of Newton-Schulz
+                  w  = (1 - rate weight_decay) w - rate s x
+                  s  = sqrt(max(1, rows / columns));  with `match_rms` 0.2 sqrt(max(rows, columns))
+   Idea       A kind that measures: what it measures is x, in the object's memory, which is there for one matrix. So a
+              tensor is measured, joined and applied before the next one. Products of matrices belong to another group:
+              they come by the desc's newton_schulz.
+   Invariant  Ranks may each step their part of m, and share u: Newton-Schulz sees the whole matrix, on any of them.
+   Careful    An element with a gradient that is not finite keeps weight and momentum, and is 0 in u. */
+
+typedef struct memopt_i_muon { /* a pass over what is held of a matrix */
+    memopt_optim *optim;
+    size_t        tensor;
+    int           updates;        /* 0: the momentum, and u; 1: the weights */
+    float         step;           /* the rate of this matrix */
+} memopt_i_muon;
+
+/* Weights of a tile whose u is orthogonal, but of those elements that were skipped. */
+static void memopt_i_muon_axpy(const memopt_i_optim_pass *k, const memopt_i_update_rule *rule) {
+    const memopt_i_tile *q = &k->tile;
+    const int all = memopt_i_kernels_finite(k->kernels, q->g, q->count, rule->limit);
+    const memopt_i_kernels *kernels = all ? k->kernels : memopt_i_v1_kernels_table();
+    const size_t n = all ? q->count : 1;
+    size_t i;
+
+    for (i = 0; i < q->count; i += n) {
+        const memopt_i_tile part = memopt_i_tile_from(q, i, n);
+
+        if (all || memopt_i_v1_finite(part.g, 1, rule->limit))
+            memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_AXPY, rule, &part);
+    }
+}
+
+/* Of a tile the momentum and its part of u, or its weights. */
+static void memopt_i_muon_tile(const void *user, memopt_i_optim_pass *k, size_t at) {
+    const memopt_i_muon *m = (const memopt_i_muon *)user;
+    const memopt_i_tile *q = &k->tile;
+    const int narrow = k->desc->newton_schulz->type == MEMOPT_TYPE_BF16;
+    const size_t element = k->tensor->first + at;
+    uint16_t *words = (uint16_t *)(void *)m->optim->matrix + element;
+    float *floats = (float *)(void *)m->optim->matrix + element;
+    memopt_i_update_rule rule = k->part->rule;
+
+    if (!m->updates) memopt_i_optim_step_tile(k);
+    k->stepped = 1;
+    if (!m->updates) {
+        if (narrow) memopt_i_bf16_from_f32_at(k->level, words, q->u, q->count);
+        else memcpy(floats, q->u, q->count * sizeof *floats);
+        return;
+    }
+    if (narrow) memopt_i_f32_from_bf16_at(k->level, q->u, words, q->count);
+    else memcpy(q->u, floats, q->count * sizeof *floats);
+    rule.step = m->step;
+    memopt_i_muon_axpy(k, &rule);
+}
+
+static void memopt_i_muon_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_muon *m = (const memopt_i_muon *)task;
+    memopt_optim *o = m->optim;
+    const size_t at = chunk * o->chunk;
+    memopt_i_optim_pass k;
+
+    memopt_i_optim_pass_begin(&k, o, m->tensor, worker, 0);
+    k.step_fn = memopt_i_muon_tile;
+    k.user = m;
+    k.pipelined = 0;
+    if (!m->updates) k.weights = MEMOPT_I_WEIGHTS_NONE;
+    else { /* moments stay as they are */
+        memset(&k.view, 0, sizeof k.view);
+        k.coded = 0;
+    }
+    memopt_i_optim_pass_apply(&k, at, memopt_i_min(o->chunk, k.part->held - at));
+    o->skips[worker] += k.skipped;
+    memopt_i_wide_end(o->level);
+}
+
+MEMOPT_I_SMALL_BEGIN
+/* Returns how many elements were skipped. */
+static uint64_t memopt_i_muon_pass(memopt_optim *o, size_t tensor, int updates) {
+    const memopt_optim_tensor *t = &o->desc.tensors[tensor];
+    const memopt_optim_group *g = &o->parts[tensor].group;
+    const double rows = (double)(t->count / t->columns), columns = (double)t->columns;
+    memopt_i_muon m;
+    uint64_t skipped = 0;
+    int i;
+
+    m.optim = o;
+    m.tensor = tensor;
+    m.updates = updates;
+    m.step = (float)(g->rate * (g->match_rms ? 0.2 * sqrt(rows > columns ? rows : columns)
+                                : rows > columns ? sqrt(rows / columns) : 1));
+    memset(o->skips, 0, (size_t)o->workers * sizeof *o->skips);
+    memopt_i_parallel_for(o->desc.threads, o->parts[tensor].chunks, memopt_i_muon_chunk, &m);
+    for (i = 0; i < o->workers; ++i) skipped += o->skips[i];
+    return skipped;
+}
+
+/* All of u is there. */
+static void memopt_i_muon_join(memopt_optim *o, size_t tensor) {
+    const memopt_optim_tensor *t = &o->desc.tensors[tensor];
+    const memopt_newton_schulz *by = o->desc.newton_schulz;
+
+    if (o->parts[tensor].held)
+        by->run_fn(by->type, o->matrix, t->count / t->columns, t->columns, o->parts[tensor].rule.eps, o->desc.threads);
+}
+MEMOPT_I_SMALL_END
+
+/* @section optim : optim_pass adafactor muon carve arena host
    The object: what belongs to what, what may be combined, and passes over many tensors.
    Problem    A step that fails half way has changed weights that cannot be put back.
    Idea       Everything that can be wrong is looked at in begin, before the first weight is touched: ranges, pointers,
@@ -18979,16 +19149,17 @@ enum { MEMOPT_I_OPTIM_APPLY, MEMOPT_I_OPTIM_MEASURE, MEMOPT_I_OPTIM_SCAN };
 
 MEMOPT_I_SMALL_BEGIN
 MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind) {
-    static const memopt_optim_group none = { 1e-3, 0.9, 0.999, 1e-8, 0, 0, 0, 0, 0, 0, 0 };
+    static const memopt_optim_group none = { 1e-3, 0.9, 0.999, 1e-8, 0, 0, 0, 0, 0, 0, 0, 0 };
     static const memopt_optim_group of_kind[] = { /* rate, betas, eps, decay; dampening, trust, clip, min_scale */
-        { 1e-3, 0.9, 0.999, 1e-8, 1e-2, 0, 0, 0, 0, 0, 0 }, /* AdamW */
-        { 1e-3, 0.9, 0.999, 1e-8, 0, 0, 0, 0, 0, 0, 0 },    /* Adam */
-        { 1e-3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 },             /* SGD */
-        { 1e-4, 0.9, 0.99, 0, 0, 0, 0, 0, 0, 0, 0 },        /* Lion */
-        { 0.1, 0.9, 0, 0, 1e-4, 0, 1e-3, 0, 0, 0, 0 },      /* LARS */
-        { 1e-3, 0.9, 0.999, 1e-6, 1e-2, 0, 0, 0, 0, 0, 0 }, /* LAMB */
-        { 1e-2, 0, 0.8, 1e-30, 0, 0, 0, 1, 1e-3, 0, 0 },    /* Adafactor */
-        { 1e-2, 0, 0.99, 1e-8, 0, 0, 0, 0, 0, 0, 0 } };     /* RMSprop */
+        { 1e-3, 0.9, 0.999, 1e-8, 1e-2, 0, 0, 0, 0, 0, 0, 0 }, /* AdamW */
+        { 1e-3, 0.9, 0.999, 1e-8, 0, 0, 0, 0, 0, 0, 0, 0 },    /* Adam */
+        { 1e-3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 },             /* SGD */
+        { 1e-4, 0.9, 0.99, 0, 0, 0, 0, 0, 0, 0, 0, 0 },        /* Lion */
+        { 0.1, 0.9, 0, 0, 1e-4, 0, 1e-3, 0, 0, 0, 0, 0 },      /* LARS */
+        { 1e-3, 0.9, 0.999, 1e-6, 1e-2, 0, 0, 0, 0, 0, 0, 0 }, /* LAMB */
+        { 1e-2, 0, 0.8, 1e-30, 0, 0, 0, 1, 1e-3, 0, 0, 0 },    /* Adafactor */
+        { 1e-2, 0, 0.99, 1e-8, 0, 0, 0, 0, 0, 0, 0, 0 },     /* RMSprop */
+        { 1e-3, 0.95, 0.999, 1e-7, 0.1, 0, 0, 0, 0, 1, 0, 0 } }; /* Muon */
     const size_t index = (size_t)kind;
 
     return index < sizeof of_kind / sizeof *of_kind ? of_kind[index] : none;
@@ -19021,6 +19192,7 @@ static void memopt_i_optim_lay_out(memopt_optim *o, memopt_carver *c, size_t sum
     o->sums = (double *)memopt_carve(c, sum_count, sizeof *o->sums, 64);
     o->skips = (size_t *)memopt_carve(c, workers, sizeof *o->skips, 64);
     o->scratch = (float *)memopt_carve(c, workers, 2 * o->lane * sizeof *o->scratch, 64);
+    o->matrix = (unsigned char *)memopt_carve(c, o->matrix_bytes, 1, 64);
     (void)memopt_carve(c, 0, 1, 64);
 }
 
@@ -19042,6 +19214,9 @@ static memopt_status memopt_i_optim_plan(memopt_i_checks *c, const memopt_optim_
         memopt_i_tensor_fill(d, &d->tensors[i], &part);
         if (memopt_i_must_fit(c, !memopt_i_add(*sum_count, part.sum_count + part.end_count, sum_count), "its sums",
                               "do not fit size_t")) return c->status;
+        if (part.kind == MEMOPT_OPTIM_MUON)
+            o->matrix_bytes = memopt_i_max(o->matrix_bytes, d->newton_schulz->bytes_fn(d->newton_schulz->type,
+                d->tensors[i].count / d->tensors[i].columns, d->tensors[i].columns, d->threads));
         if (d->place_states) (void)memopt_carve(&carver, 1, memopt_i_state_layout(&part, d, &d->tensors[i], &view), 64);
     }
     memopt_i_optim_lay_out(o, &carver, *sum_count);
@@ -19332,7 +19507,7 @@ static memopt_status memopt_i_optim_group_check(memopt_i_checks *c, const memopt
         memopt_i_must_lie(c, "min_scale", g->min_scale, max);
         memopt_i_must(c, g->beta2 > 0, "beta2", "is 0: Adafactor needs a power above 0");
     }
-    if (!memopt_i_kind_keeps(d, 0))
+    if (!memopt_i_kind_keeps(d, d->kind, 0))
         memopt_i_must(c, !(g->beta1 > 0), "beta1", "is above 0, which needs first_moment in the desc");
     return c->status;
 }
@@ -19369,7 +19544,8 @@ MEMOPT_I_HOST_DEVICE static memopt_i_step_terms memopt_i_step_terms_of(memopt_op
     const double c2 = memopt_i_sum_double(1, -memopt_i_optim_power(beta2, step));
     const int adafactor = kind == MEMOPT_OPTIM_ADAFACTOR;
     const double fresh = adafactor ? memopt_i_adafactor_decay(step, beta2) : 0;
-    const int decoupled = kind == MEMOPT_OPTIM_ADAMW || kind == MEMOPT_OPTIM_LION || adafactor;
+    const int decoupled = kind == MEMOPT_OPTIM_ADAMW || kind == MEMOPT_OPTIM_LION || kind == MEMOPT_OPTIM_MUON
+                       || adafactor;
     const int plain = kind == MEMOPT_OPTIM_LION || kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_RMSPROP;
     memopt_i_step_terms x;
 
@@ -19382,14 +19558,15 @@ MEMOPT_I_HOST_DEVICE static memopt_i_step_terms memopt_i_step_terms_of(memopt_op
     return x;
 }
 
-static memopt_i_update_rule memopt_i_update_rule_of(const memopt_optim_desc *d, memopt_state_format format,
-                                                    const memopt_optim_group *g,
+static memopt_i_update_rule memopt_i_update_rule_of(const memopt_optim_desc *d, memopt_optim_kind kind,
+                                                    memopt_state_format format, const memopt_optim_group *g,
                                                     const memopt_optim_run *run) {
     const double f = run->gradient_factor > 0 ? run->gradient_factor : 1;
-    const int decoupled = d->kind == MEMOPT_OPTIM_ADAMW || d->kind == MEMOPT_OPTIM_LION;
-    const memopt_i_step_terms at = memopt_i_step_terms_of(d->kind, g->beta1, g->beta2, g->rate, g->weight_decay,
+    const int muon = kind == MEMOPT_OPTIM_MUON;
+    const int decoupled = kind == MEMOPT_OPTIM_ADAMW || kind == MEMOPT_OPTIM_LION || muon;
+    const memopt_i_step_terms at = memopt_i_step_terms_of(kind, g->beta1, g->beta2, g->rate, g->weight_decay,
                                                           run->step);
-    const memopt_i_gradient_terms by = memopt_i_gradient_terms_of(d->kind, g->beta1, g->beta2, f);
+    const memopt_i_gradient_terms by = memopt_i_gradient_terms_of(kind, g->beta1, g->beta2, f);
     memopt_i_update_rule r;
 
     memset(&r, 0, sizeof r);
@@ -19397,23 +19574,27 @@ static memopt_i_update_rule memopt_i_update_rule_of(const memopt_optim_desc *d, 
     r.factor = by.factor;
     r.g1 = by.g1;
     r.g2 = by.g2;
-    r.coupled = d->kind == MEMOPT_OPTIM_ADAM || d->kind == MEMOPT_OPTIM_RMSPROP;
+    r.coupled = kind == MEMOPT_OPTIM_ADAM || kind == MEMOPT_OPTIM_RMSPROP;
     r.decay_after = format == MEMOPT_STATE_BNB;
-    r.nesterov = d->kind == MEMOPT_OPTIM_SGD && g->nesterov;
+    r.nesterov = (kind == MEMOPT_OPTIM_SGD || muon) && g->nesterov;
     r.b1 = (float)g->beta1;
-    r.b2 = (float)(format == MEMOPT_STATE_8BIT && memopt_i_kind_keeps(d, 1) ? sqrt(g->beta2) : g->beta2);
+    r.b2 = (float)(format == MEMOPT_STATE_8BIT && memopt_i_kind_keeps(d, kind, 1) ? sqrt(g->beta2) : g->beta2);
     r.ic1 = at.ic1;
     r.ic2 = at.ic2;
     r.eps = (float)(g->eps > 1.2e-38 ? g->eps : 1.2e-38); /* never 0: 0 / 0 is no step */
     r.coupled_decay = (float)(decoupled ? 0 : g->weight_decay);
-    if (r.coupled || d->kind == MEMOPT_OPTIM_SGD || d->kind == MEMOPT_OPTIM_LARS)
+    if (r.coupled || kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_LARS)
         r.weight_limit = (float)((double)MEMOPT_I_GRADIENT_MAX / (g->weight_decay > 1e-15 ? g->weight_decay : 1e-15));
     r.decay = at.decay;
     r.step = at.step;
-    if (d->kind == MEMOPT_OPTIM_SGD) r.g1 = (float)(run->step == 1 ? 1 : 1 - g->dampening);
-    if (d->kind == MEMOPT_OPTIM_ADAFACTOR) {
+    if (kind == MEMOPT_OPTIM_SGD) r.g1 = (float)(run->step == 1 ? 1 : 1 - g->dampening);
+    if (kind == MEMOPT_OPTIM_ADAFACTOR) {
         r.b2 = at.b2;
         r.g2 = at.g2;
+    }
+    if (muon) {
+        r.factor = (float)(f * (1 - g->beta1));
+        r.g1 = 1;
     }
     return r;
 }
@@ -19488,7 +19669,8 @@ static void memopt_i_optim_begin_set(memopt_optim *o, const memopt_optim_run *ru
     for (i = 0; i < o->desc.tensor_count; ++i) {
         memopt_i_tensor_part *part = &o->parts[i];
 
-        part->rule = memopt_i_update_rule_of(&o->desc, part->format, &run->groups[o->desc.tensors[i].group], run);
+        part->rule = memopt_i_update_rule_of(&o->desc, part->kind, part->format,
+                                             &run->groups[o->desc.tensors[i].group], run);
         part->group = run->groups[o->desc.tensors[i].group];
         part->step = run->step;
         for (n = 0; n < MEMOPT_I_NOISES; ++n)
@@ -19680,6 +19862,16 @@ static memopt_i_optim_task memopt_i_optim_task_of(size_t tensor, size_t at, size
     return pass;
 }
 
+/* A fused step stops at a gradient that is not finite, before it has changed anything. */
+static memopt_status memopt_i_optim_scan(memopt_optim *o, size_t tensor, size_t at, size_t count) {
+    memopt_i_optim_task pass = memopt_i_optim_task_of(tensor, at, count, MEMOPT_I_OPTIM_SCAN);
+
+    if (!o->fused || !memopt_i_optim_task_run(o, &pass)) return MEMOPT_OK;
+    o->active = MEMOPT_I_OPTIM_STOPPED;
+    return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE,
+        "a gradient is not finite; this slice and later ones are not stepped", tensor);
+}
+
 static memopt_status memopt_i_optim_measure(memopt_optim *o, size_t tensor, size_t first, size_t count) {
     memopt_i_optim_task pass;
     size_t at = 0;
@@ -19688,6 +19880,11 @@ static memopt_status memopt_i_optim_measure(memopt_optim *o, size_t tensor, size
     if (!s) s = memopt_i_optim_unmeasured(o, tensor);
     if (s) return s;
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) return memopt_i_adafactor_measure(o, tensor, at, count);
+    if (o->desc.kind == MEMOPT_OPTIM_MUON) {
+        s = memopt_i_optim_scan(o, tensor, at, count);
+        if (!s) o->skipped += memopt_i_muon_pass(o, tensor, 0);
+        return s;
+    }
     pass = memopt_i_optim_task_of(tensor, at, count, MEMOPT_I_OPTIM_MEASURE);
     (void)memopt_i_optim_task_run(o, &pass);
     return MEMOPT_OK;
@@ -19753,6 +19950,7 @@ static memopt_status memopt_i_optim_join(memopt_optim *o, size_t tensor, int *ag
     part = memopt_i_optim_join_part(o, tensor);
     if (!part) return o->error.status;
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) memopt_i_adafactor_join(o, tensor);
+    else if (o->desc.kind == MEMOPT_OPTIM_MUON) memopt_i_muon_join(o, tensor);
     else memopt_i_trust(&o->desc, part, o->sums + part->sums);
     part->is_ahead = 0;
     *again = ++part->phase < part->phases;
@@ -19761,15 +19959,12 @@ static memopt_status memopt_i_optim_join(memopt_optim *o, size_t tensor, int *ag
 
 /* After the checks: a slice of a tensor that is measured, if its kind measures. */
 static memopt_status memopt_i_optim_apply_at(memopt_optim *o, size_t tensor, size_t at, size_t count) {
-    memopt_i_optim_task pass = memopt_i_optim_task_of(tensor, at, count, MEMOPT_I_OPTIM_SCAN);
+    memopt_i_optim_task pass = memopt_i_optim_task_of(tensor, at, count, MEMOPT_I_OPTIM_APPLY);
+    const memopt_optim_kind kind = o->parts[tensor].kind;
 
-    if (o->fused && memopt_i_optim_task_run(o, &pass)) {
-        o->active = MEMOPT_I_OPTIM_STOPPED;
-        return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE,
-            "a gradient is not finite; this slice and later ones are not stepped", tensor);
-    }
-    pass.mode = MEMOPT_I_OPTIM_APPLY;
-    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) o->skipped += memopt_i_adafactor_apply(o, tensor, at, count);
+    if (kind != MEMOPT_OPTIM_MUON && memopt_i_optim_scan(o, tensor, at, count)) return o->error.status;
+    if (kind == MEMOPT_OPTIM_MUON) (void)memopt_i_muon_pass(o, tensor, 1); /* whose skips are counted */
+    else if (kind == MEMOPT_OPTIM_ADAFACTOR) o->skipped += memopt_i_adafactor_apply(o, tensor, at, count);
     else o->skipped += memopt_i_optim_task_run(o, &pass);
     o->parts[tensor].applied += count;
     return MEMOPT_OK;
@@ -19865,14 +20060,14 @@ MEMOPT_API memopt_status memopt_optim_apply_share(memopt_optim *o, size_t share,
     return MEMOPT_OK;
 }
 
-/* Adafactor's passes are a tensor's own; the others' go over all tensors at once. */
+/* Adafactor's and Muon's passes are a tensor's own; the others' go over all tensors at once. */
 static void memopt_i_optim_step_all(memopt_optim *o) {
     memopt_i_optim_task pass = memopt_i_optim_task_of(0, 0, 0, MEMOPT_I_OPTIM_MEASURE);
     size_t i;
     int again;
 
     pass.all = 1;
-    if (o->desc.kind != MEMOPT_OPTIM_ADAFACTOR) {
+    if (o->desc.kind != MEMOPT_OPTIM_ADAFACTOR && o->desc.kind != MEMOPT_OPTIM_MUON) {
         if (memopt_i_kind_measures(o->desc.kind)) {
             (void)memopt_i_optim_task_run(o, &pass);
             for (i = 0; i < o->desc.tensor_count; ++i) (void)memopt_i_optim_join(o, i, &again);
@@ -19883,8 +20078,9 @@ static void memopt_i_optim_step_all(memopt_optim *o) {
     } else
         for (i = 0; i < o->desc.tensor_count; ++i) {
             if (!o->parts[i].held) continue;
-            for (again = 1; again; ) {
-                (void)memopt_i_adafactor_measure(o, i, 0, o->parts[i].held);
+            for (again = o->parts[i].phases; again; ) {
+                if (o->desc.kind == MEMOPT_OPTIM_MUON) o->skipped += memopt_i_muon_pass(o, i, 0);
+                else (void)memopt_i_adafactor_measure(o, i, 0, o->parts[i].held);
                 (void)memopt_i_optim_join(o, i, &again);
             }
             (void)memopt_i_optim_apply_at(o, i, 0, o->parts[i].held);
@@ -20045,7 +20241,7 @@ static void memopt_i_optim_measure_part(memopt_optim *o, size_t tensor, size_t a
 }
 
 /* Without a carry all but the chunk or panel that the part's begin cuts; then what is under way at its end waits behind
-   the sums. With one the rest, or all. */
+   the sums. With one the rest, or all. MUON's part of a matrix has no borders. */
 static void memopt_i_optim_measure_held(memopt_optim *o, size_t tensor, double *carry) {
     const memopt_optim_tensor *t = &o->desc.tensors[tensor];
     memopt_i_tensor_part *part = &o->parts[tensor];
@@ -20058,6 +20254,10 @@ static void memopt_i_optim_measure_held(memopt_optim *o, size_t tensor, double *
     double *end = o->sums + part->sums + part->sum_count;
     memopt_i_running left;
 
+    if (o->desc.kind == MEMOPT_OPTIM_MUON) {
+        o->skipped += memopt_i_muon_pass(o, tensor, 0);
+        return;
+    }
     memset(&left, 0, sizeof left);
     if (carry && part->is_ahead) memcpy(&left, end, end_bytes);
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) memopt_i_adafactor_measure_part(o, tensor, at, count, &left, carry);
@@ -27714,6 +27914,258 @@ MEMOPT_I_SMALL_END
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x08 /* for operators */
 #ifndef MEMOPT_I_WIDTH /* of a group */
+/* @section newton_schulz : product optim_kernels carve api_newton_schulz
+   A matrix made nearly orthogonal: its singular values become about 1, its singular vectors stay.
+                                                                              [Jordan et al. 2024; torch.optim.Muon]
+   Rule       X = X / max(norm, eps); then five times
+                  A = X X^T,  B = b A + c A A,  X = a X + B X      for X with no more rows than columns
+                  A = X^T X,  B = b A + c A A,  X = a X + X B      else: the same of what is transposed
+   Idea       A strip of the new X needs the same strip of the old one, and B: X changes in place, strip by strip. A and
+              B are symmetric: strips of their rows up to the diagonal are multiplied, and mirrored.
+   Rounding   Sums of a strip are floats: they begin with a X or b / c A, and are rounded once to what is multiplied.
+   Invariant  Strips follow from the shape. What cuts them changes no bit: a strip has all of the depth. The norm is a
+              sum of chunks, in their order. */
+
+#define MEMOPT_I_NEWTON_STRIP ((size_t)1 << 18) /* elements */
+#define MEMOPT_I_NEWTON_CHUNK ((size_t)1 << 16) /* whose squares are added up */
+#define MEMOPT_I_NEWTON_TURN  ((size_t)1 << 14) /* that a worker moves at a time */
+#define MEMOPT_I_NEWTON_BLOCK ((size_t)64)
+
+typedef struct memopt_i_newton { /* a matrix, and what it takes */
+    size_t        rows, columns, side, other; /* side: the smaller one of both */
+    size_t        strip;                      /* of X: rows or columns, those of the larger one */
+    memopt_type   type;
+    size_t        size;                       /* bytes of an element */
+    int           level;
+    const memopt_threads *threads;
+    unsigned char *x, *square, *polynomial;   /* X, A, B */
+    float         *sums;
+    double        *squares;                   /* of chunks */
+    void          *scratch;                   /* the gemm's */
+} memopt_i_newton;
+
+/* The squares of a chunk of the matrix, in 16 sums by the place. */
+static void memopt_i_newton_squares(void *task, size_t chunk, int worker) {
+    const memopt_i_newton *n = (const memopt_i_newton *)task;
+    const size_t end = memopt_i_min((chunk + 1) * MEMOPT_I_NEWTON_CHUNK, n->rows * n->columns);
+    double sums[16] = { 0 };
+    float x[256];
+    size_t at, count;
+
+    (void)worker;
+    for (at = chunk * MEMOPT_I_NEWTON_CHUNK; at < end; at += count) {
+        count = memopt_i_min(256, end - at);
+        memopt_i_to_f32(n->level, x, n->x + at * n->size, n->type, count);
+        memopt_i_squares_add(n->level, sums, 0, x, count);
+    }
+    n->squares[chunk] = memopt_i_sums_join(sums);
+    memopt_i_wide_end(n->level);
+}
+
+MEMOPT_I_SMALL_BEGIN
+static float memopt_i_newton_norm(memopt_i_newton *n) {
+    const size_t chunks = memopt_i_ceil_div(n->rows * n->columns, MEMOPT_I_NEWTON_CHUNK);
+    double sum = 0;
+    float norm;
+    size_t i;
+
+    memopt_i_parallel_for(n->threads, chunks, memopt_i_newton_squares, n);
+    for (i = 0; i < chunks; ++i) sum = memopt_i_sum_double(n->squares[i], sum);
+    norm = (float)sqrt(sum);
+    return n->type == MEMOPT_TYPE_BF16 ? memopt_from_bf16(memopt_to_bf16(norm)) : norm; /* as torch has it */
+}
+MEMOPT_I_SMALL_END
+
+/* Elements of a matrix as floats, times a factor, to the sums; or back. */
+typedef struct memopt_i_newton_move_task {
+    const memopt_i_newton *of;
+    unsigned char *at;                  /* in the matrix */
+    size_t stride, rows, columns, turn; /* rows that a worker moves at a time */
+    float  factor;
+    int    back;
+} memopt_i_newton_move_task;
+
+static void memopt_i_newton_move_rows(void *task, size_t chunk, int worker) {
+    const memopt_i_newton_move_task *m = (const memopt_i_newton_move_task *)task;
+    const memopt_i_newton *n = m->of;
+    const size_t end = memopt_i_min((chunk + 1) * m->turn, m->rows);
+    size_t row, i;
+
+    (void)worker;
+    for (row = chunk * m->turn; row < end; ++row) {
+        unsigned char *at = m->at + row * m->stride * n->size;
+        float *x = n->sums + row * m->columns;
+
+        if (!m->back) memopt_i_to_f32(n->level, x, at, n->type, m->columns);
+        for (i = 0; i < m->columns; ++i) x[i] = memopt_i_times(x[i], m->factor);
+        if (m->back) memopt_i_from_f32(n->level, at, x, n->type, m->columns);
+    }
+    memopt_i_wide_end(n->level);
+}
+
+MEMOPT_I_SMALL_BEGIN
+static void memopt_i_newton_move(const memopt_i_newton *n, unsigned char *at, size_t stride, const memopt_product *p,
+                                 float factor, int back) {
+    memopt_i_newton_move_task m;
+
+    m.of = n;
+    m.at = at;
+    m.stride = stride;
+    m.rows = p->rows;
+    m.columns = p->columns;
+    m.turn = memopt_i_max(MEMOPT_I_NEWTON_TURN / p->columns, 1);
+    m.factor = factor;
+    m.back = back;
+    memopt_i_parallel_for(n->threads, memopt_i_ceil_div(m.rows, m.turn), memopt_i_newton_move_rows, &m);
+}
+
+/* Of a symmetric matrix what lies above the diagonal. */
+typedef struct memopt_i_newton_mirror_task { void *square; size_t side, size; } memopt_i_newton_mirror_task;
+
+static void memopt_i_newton_mirror(void *task, size_t chunk, int worker) {
+    const memopt_i_newton_mirror_task *m = (const memopt_i_newton_mirror_task *)task;
+    const size_t n = m->side, first = chunk * MEMOPT_I_NEWTON_BLOCK;
+    uint16_t *words = (uint16_t *)m->square;
+    float *floats = (float *)m->square;
+    size_t i, j, block;
+
+    (void)worker;
+    for (block = first; block < n; block += MEMOPT_I_NEWTON_BLOCK)
+        for (i = first; i < memopt_i_min(first + MEMOPT_I_NEWTON_BLOCK, n); ++i)
+            for (j = memopt_i_max(block, i + 1); j < memopt_i_min(block + MEMOPT_I_NEWTON_BLOCK, n); ++j)
+                if (m->size == 2) words[i * n + j] = words[j * n + i];
+                else floats[i * n + j] = floats[j * n + i];
+}
+
+static memopt_product memopt_i_newton_product(const memopt_i_newton *n, size_t rows, size_t columns, size_t depth) {
+    memopt_product p;
+
+    memset(&p, 0, sizeof p);
+    p.rows = rows;
+    p.columns = columns;
+    p.depth = depth;
+    p.left_type = p.right_type = n->type;
+    p.result = n->sums;
+    p.result_type = MEMOPT_TYPE_F32;
+    p.result_stride = columns;
+    return p;
+}
+
+/* The symmetric matrix factor (by begin + product), by strips of its rows up to the diagonal. begin: NULL for none */
+static void memopt_i_newton_symmetric(const memopt_i_newton *n, const memopt_product *product, unsigned char *begin,
+                                      float by, float factor, unsigned char *to) {
+    const size_t eighth = memopt_i_ceil_div(n->side, 8 * MEMOPT_I_NEWTON_BLOCK) * MEMOPT_I_NEWTON_BLOCK;
+    const size_t strip = memopt_i_min(eighth, n->strip);
+    memopt_i_newton_mirror_task mirror;
+    size_t r;
+
+    for (r = 0; r < n->side; r += strip) {
+        const size_t at = r * n->side * n->size;
+        memopt_product p = *product;
+
+        p.rows = memopt_i_min(strip, n->side - r);
+        p.columns = p.result_stride = r + p.rows;
+        p.left = (const unsigned char *)p.left + (p.left_transposed ? r : r * p.left_stride) * n->size;
+        p.accumulate = begin != NULL;
+        if (begin) memopt_i_newton_move(n, begin + at, n->side, &p, by, 0);
+        memopt_i_gemm_run(&p, PTRDIFF_MAX, NULL, n->threads, n->scratch);
+        memopt_i_newton_move(n, to + at, n->side, &p, factor, 1);
+    }
+    mirror.square = to;
+    mirror.side = n->side;
+    mirror.size = n->size;
+    memopt_i_parallel_for(n->threads, memopt_i_ceil_div(n->side, MEMOPT_I_NEWTON_BLOCK), memopt_i_newton_mirror,
+                          &mirror);
+}
+
+/* X = by X, or by X + B X, or by X + X B; by strips. */
+static void memopt_i_newton_update(const memopt_i_newton *n, float by, int multiplies) {
+    const int tall = n->rows > n->columns;
+    size_t at;
+
+    for (at = 0; at < n->other; at += n->strip) {
+        const size_t strip = memopt_i_min(n->strip, n->other - at);
+        memopt_product p = memopt_i_newton_product(n, tall ? strip : n->side, tall ? n->side : strip, n->side);
+        unsigned char *x = n->x + (tall ? at * n->columns : at) * n->size;
+
+        p.left = tall ? x : n->polynomial;
+        p.right = tall ? n->polynomial : x;
+        p.left_stride = n->side; /* of X as well, where that is the left one */
+        p.right_stride = n->columns; /* likewise */
+        p.accumulate = 1;
+        memopt_i_newton_move(n, x, n->columns, &p, by, 0);
+        if (multiplies) memopt_i_gemm_run(&p, PTRDIFF_MAX, NULL, n->threads, n->scratch);
+        memopt_i_newton_move(n, x, n->columns, &p, 1, 1);
+    }
+}
+
+static memopt_i_newton memopt_i_newton_of(memopt_carver *c, memopt_type type, size_t rows, size_t columns,
+                                          const memopt_threads *threads) {
+    memopt_i_newton n;
+
+    n.rows = rows;
+    n.columns = columns;
+    n.side = memopt_i_min(rows, columns);
+    n.other = memopt_i_max(rows, columns);
+    n.strip = MEMOPT_I_NEWTON_STRIP / n.side / MEMOPT_I_NEWTON_BLOCK * MEMOPT_I_NEWTON_BLOCK;
+    n.strip = memopt_i_min(memopt_i_max(n.strip, 256), n.other);
+    n.type = type;
+    n.size = memopt_type_bytes(type);
+    n.level = memopt_i_lane_level(threads);
+    n.threads = threads;
+    n.x = (unsigned char *)memopt_carve(c, rows * columns, n.size, 64);
+    n.square = (unsigned char *)memopt_carve(c, n.side * n.side, n.size, 64);
+    n.polynomial = (unsigned char *)memopt_carve(c, n.side * n.side, n.size, 64);
+    n.sums = (float *)memopt_carve(c, n.side * n.strip, sizeof *n.sums, 64);
+    n.squares = (double *)memopt_carve(c, memopt_i_ceil_div(rows * columns, MEMOPT_I_NEWTON_CHUNK), sizeof *n.squares,
+                                       64);
+    n.scratch = memopt_carve(c, memopt_gemm_scratch(threads), 1, 64);
+    (void)memopt_carve(c, 0, 1, 64);
+    return n;
+}
+
+static size_t memopt_i_newton_bytes(memopt_type type, size_t rows, size_t columns, const memopt_threads *threads) {
+    memopt_carver c = memopt_carver_begin(NULL);
+
+    (void)memopt_i_newton_of(&c, type, rows, columns, threads);
+    return c.overflow ? SIZE_MAX : c.bytes;
+}
+
+static void memopt_i_newton_run(memopt_type type, void *matrix, size_t rows, size_t columns, float eps,
+                                const memopt_threads *threads) {
+    const double a = 3.4445, b = -4.7750, c = 2.0315;
+    memopt_carver carver = memopt_carver_begin(matrix);
+    memopt_i_newton n = memopt_i_newton_of(&carver, type, rows, columns, threads);
+    const int tall = rows > columns;
+    const float norm = memopt_i_newton_norm(&n);
+    memopt_product gram = memopt_i_newton_product(&n, 0, 0, n.other);
+    memopt_product next = memopt_i_newton_product(&n, 0, 0, n.side);
+    int i;
+
+    gram.left = gram.right = n.x;
+    gram.left_stride = gram.right_stride = columns;
+    gram.left_transposed = tall;
+    gram.right_transposed = !tall;
+    next.left = next.right = n.square;
+    next.left_stride = next.right_stride = n.side;
+    memopt_i_newton_update(&n, memopt_i_quotient(1, norm > eps ? norm : eps), 0);
+    for (i = 0; i < 5; ++i) {
+        memopt_i_newton_symmetric(&n, &gram, NULL, 0, 1, n.square);
+        memopt_i_newton_symmetric(&n, &next, n.square, (float)(b / c), (float)c, n.polynomial);
+        memopt_i_newton_update(&n, (float)a, 1);
+    }
+}
+
+MEMOPT_API const memopt_newton_schulz *memopt_newton_schulz_in(memopt_type products) {
+    static const memopt_newton_schulz of[2] = {
+        { MEMOPT_TYPE_F32, memopt_i_newton_bytes, memopt_i_newton_run },
+        { MEMOPT_TYPE_BF16, memopt_i_newton_bytes, memopt_i_newton_run } };
+
+    return products == MEMOPT_TYPE_F32 ? &of[0] : products == MEMOPT_TYPE_BF16 ? &of[1] : NULL;
+}
+
+MEMOPT_I_SMALL_END
+
 /* @section row_kernels : rows optim_kernels number noise api_ops
    What operators do to a row of floats: sums, the largest, exp, log, and the activations; and how a row of another type
    becomes floats.
@@ -36177,26 +36629,34 @@ static memopt_status memopt_i_shard_bucket(memopt_i_checks *c, memopt_shard *x) 
                                      grain);
 }
 
-/* The part of each tensor that this rank steps. Where nothing is cut, that is all of it. */
+/* The part of a tensor that a rank steps: how many elements, from *first on. Where nothing is cut, all of it. */
+static size_t memopt_i_shard_part_of(const memopt_shard *x, size_t t, size_t rank, size_t *first) {
+    const memopt_shard_tensor *tensor = &x->tensors[t];
+    const memopt_i_shard_group *g = &x->groups[tensor->group];
+    const size_t at = x->places[t];
+    const size_t own = x->desc.stage ? rank * g->piece : 0;
+    const size_t end = x->desc.stage ? own + g->piece : g->piece * x->ranks;
+    const size_t low = memopt_i_max(own, at);
+    const size_t high = memopt_i_min(end, at + tensor->count);
+
+    *first = low < high ? low - at : tensor->count;
+    return low < high ? high - low : 0;
+}
+
+/* The parts of this rank. */
 static void memopt_i_shard_cut(memopt_shard *x) {
     size_t t, pieces = 0;
 
     for (t = 0; t < x->desc.tensor_count; ++t) {
         const memopt_shard_tensor *tensor = &x->tensors[t];
-        const memopt_i_shard_group *g = &x->groups[tensor->group];
-        const size_t at = x->places[t];
-        const size_t own = x->desc.stage ? x->rank * g->piece : 0;
-        const size_t end = x->desc.stage ? own + g->piece : g->piece * x->ranks;
-        const size_t low = memopt_i_max(own, at);
-        const size_t high = memopt_i_min(end, at + tensor->count);
         memopt_optim_tensor *part = &x->parts[t];
 
         memset(part, 0, sizeof *part);
         part->count = tensor->count;
         part->columns = tensor->columns;
+        part->adamw = tensor->adamw;
         part->group = tensor->rates;
-        part->first = low < high ? low - at : tensor->count;
-        part->held = low < high ? high - low : 0;
+        part->held = memopt_i_shard_part_of(x, t, x->rank, &part->first);
         x->first_pieces[t] = pieces;
         if (part->held)
             pieces += memopt_i_ceil_div(part->first + part->held, MEMOPT_I_SCALE_PIECE)
@@ -36544,6 +37004,21 @@ static void memopt_i_shard_count_round(memopt_shard *x, size_t round, uint64_t t
     b->calls += times * calls;
 }
 
+/* Matrices of MUON that borders cut: all ranks get all of them. */
+static void memopt_i_shard_count_matrices(memopt_shard *x) {
+    const size_t size = memopt_type_bytes(x->desc.optim.newton_schulz->type);
+    size_t t, r, first;
+
+    for (t = 0; t < x->desc.tensor_count; ++t)
+        for (r = 0; r < x->ranks && !x->tensors[t].adamw; ++r) {
+            const size_t held = memopt_i_shard_part_of(x, t, r, &first);
+
+            if (held == x->tensors[t].count) break;
+            if (r == x->rank) x->bytes.sent_weights += (uint64_t)(x->ranks - 1) * held * size;
+            x->bytes.calls += memopt_i_ceil_div(held * size, memopt_i_shard_room_bytes(x));
+        }
+}
+
 /* All rounds but the first, which finds no weights, and the last, in which ranks may be without a unit, are alike. */
 static void memopt_i_shard_count_traffic(memopt_shard *x) {
     memopt_shard_bytes *b = &x->bytes;
@@ -36560,6 +37035,7 @@ static void memopt_i_shard_count_traffic(memopt_shard *x) {
         b->sent_weights += others * x->part * (x->desc.stage ? x->weight_bytes : x->sum_bytes);
         b->calls += x->group_count;
     }
+    if (x->desc.optim.kind == MEMOPT_OPTIM_MUON) memopt_i_shard_count_matrices(x);
 }
 
 /* ---- the object with its tables ---- */
@@ -38454,6 +38930,32 @@ static memopt_status memopt_i_shard_add_up(memopt_shard *x, double *sums, size_t
     return s;
 }
 
+/* MUON: every rank steps its part of the momentum, and all get what the others have of the matrix. */
+static memopt_status memopt_i_shard_measure_matrix(memopt_shard *x, size_t t) {
+    const size_t size = memopt_type_bytes(x->desc.optim.newton_schulz->type);
+    unsigned char *const room = x->buckets + memopt_i_shard_chain_bytes(x);
+    memopt_status s = memopt_i_optim_measure_cut(x->optim, t, NULL);
+    size_t r, first, at, end, n;
+
+    x->is_changed |= !x->is_atomic;
+    for (r = 0; !s && r < x->ranks; ++r) {
+        end = memopt_i_shard_part_of(x, t, r, &first);
+        if (end == x->tensors[t].count) break; /* it is not cut */
+        end = (first + end) * size;
+        for (at = first * size; !s && at < end; at += n) {
+            memopt_comm_call call;
+
+            n = memopt_i_min(memopt_i_shard_room_bytes(x), end - at);
+            call = memopt_i_comm_call(MEMOPT_COMM_BROADCAST, n, room, room);
+            call.root = r;
+            if (r == x->rank) memcpy(room, x->optim->matrix + at, n);
+            s = memopt_i_shard_run(x, x->desc.comm, &call);
+            if (!s) memcpy(x->optim->matrix + at, room, n);
+        }
+    }
+    return s;
+}
+
 /* One pass over tensors of [first, end), whose tiles are there: what borders do not cut by all ranks at once; then rank
    by rank what they cut, each with the sums that the one before has left there. */
 static memopt_status memopt_i_shard_measure_parts(memopt_shard *x, size_t first, size_t end) {
@@ -38464,6 +38966,7 @@ static memopt_status memopt_i_shard_measure_parts(memopt_shard *x, size_t first,
     memopt_status s = MEMOPT_OK;
     size_t r, t, count = 0;
 
+    if (x->desc.optim.kind == MEMOPT_OPTIM_MUON) return memopt_i_shard_measure_matrix(x, first);
     for (t = first; t < end; ++t) (void)memopt_i_optim_measure_cut(x->optim, t, NULL);
     for (r = 0; !s && r < x->ranks; ++r) {
         for (t = first; r == x->rank && t < end; ++t)
@@ -38478,12 +38981,28 @@ static memopt_status memopt_i_shard_measure_parts(memopt_shard *x, size_t first,
     return s;
 }
 
+/* MUON: there is room for one matrix, which is stepped before the next one is measured. */
+static memopt_status memopt_i_shard_step_matrices(memopt_shard *x) {
+    memopt_status s = MEMOPT_OK;
+    size_t t;
+    int again;
+
+    x->is_changed = 1;
+    for (t = 0; !s && t < x->desc.tensor_count; ++t) {
+        if (x->optim->parts[t].phases) s = memopt_i_shard_measure_matrix(x, t);
+        if (!s && x->optim->parts[t].phases) s = memopt_i_optim_join(x->optim, t, &again);
+        if (!s && x->parts[t].held) s = memopt_i_optim_apply(x->optim, t, x->parts[t].first, x->parts[t].held);
+    }
+    return s ? s : memopt_optim_end(x->optim);
+}
+
 /* As memopt_optim_step(), where ranks share tensors whose sums are to be known. */
 static memopt_status memopt_i_shard_step_measured(memopt_shard *x, const memopt_optim_run *run) {
     memopt_status s = memopt_optim_begin(x->optim, run);
     int again = 1;
     size_t t;
 
+    if (!s && x->desc.optim.kind == MEMOPT_OPTIM_MUON) return memopt_i_shard_step_matrices(x);
     while (!s && again) {
         s = memopt_i_shard_measure_parts(x, 0, x->desc.tensor_count);
         for (t = 0; !s && t < x->desc.tensor_count; ++t) (void)memopt_i_optim_join(x->optim, t, &again);
@@ -38500,7 +39019,7 @@ static memopt_status memopt_i_shard_step_measured_tensor(memopt_shard *x, size_t
     memopt_optim_tensor slice;
     memopt_status s = MEMOPT_OK;
     size_t ahead = 0;
-    int again = 1;
+    int again = x->optim->parts[t].phases > 0;
 
     if (x->parts[t].held) {
         (void)memopt_i_shard_slice(x, &x->in[buffer], t, &slice);
@@ -38628,7 +39147,7 @@ static memopt_status memopt_i_shard_share_slow(memopt_shard *x) {
 /* ---- ranks with different descs ---- */
 static const char *const memopt_i_shard_compared[] = { /* what is the same on all ranks */
     "stage", "units", "gradients", "steps_inside", "bucket_bytes", "tensors", "uses", "kind", "state", "weights",
-    "extra", "type of the sums", "first_moment", "block", "min_quantized", "seed"
+    "extra", "type of the sums", "first_moment", "block", "min_quantized", "seed", "newton_schulz"
 };
 
 enum { MEMOPT_I_SHARD_ALIKE = sizeof memopt_i_shard_compared / sizeof memopt_i_shard_compared[0] };
@@ -38648,6 +39167,7 @@ static uint32_t memopt_i_shard_tensors_crc(const memopt_shard *x) {
         crc = memopt_i_shard_crc(crc, v->columns);
         crc = memopt_i_shard_crc(crc, v->rates);
         crc = memopt_i_shard_crc(crc, v->group);
+        crc = memopt_i_shard_crc(crc, (size_t)v->adamw);
     }
     return crc;
 }
@@ -38699,7 +39219,7 @@ static memopt_status memopt_i_shard_compare_ranks(memopt_shard *x) {
         (uint64_t)d->stage, d->units, (uint64_t)d->gradients, (uint64_t)d->steps_inside, x->bucket,
         memopt_i_shard_tensors_crc(x), memopt_i_shard_uses_crc(x), (uint64_t)o->kind, (uint64_t)o->state,
         (uint64_t)o->weights, (uint64_t)o->extra, (uint64_t)o->gradients, (uint64_t)o->first_moment, o->block,
-        o->min_quantized, o->seed
+        o->min_quantized, o->seed, o->newton_schulz ? (uint64_t)o->newton_schulz->type + 1 : 0
     };
     uint64_t zero[MEMOPT_I_SHARD_ALIKE];
     uint64_t odd[2] = { 0, 0 };
@@ -41666,7 +42186,7 @@ static void memopt_i_save_list_moments(memopt_i_save_list *l, const memopt_optim
     int i;
 
     for (i = 0; i < 2; ++i) {
-        if (!memopt_i_kind_keeps(d, i)) continue;
+        if (!memopt_i_kind_keeps(d, part->kind, i)) continue;
         memopt_i_save_list_add(l, names[bnb][0][i], type, t->count, t->first, part->held, view->moment[i]);
         if (memopt_i_is_coded(part->format))
             memopt_i_save_list_add(l, names[bnb][1][i], MEMOPT_TENSOR_F32, memopt_i_ceil_div(t->count, d->block),

@@ -6011,6 +6011,7 @@ PRUNED status_t optim_count(const memopt_optim_desc *d, optim_parts *p) {
     size_t max = 0, all = 0, i;
 
     p->sum_count = 0;
+    if (d->kind == MEMOPT_OPTIM_MUON) return MEMOPT_ERR_UNSUPPORTED; /* the host's alone */
     for (i = 0; i < d->tensor_count && memopt_i_kind_measures(d->kind); ++i) {
         const memopt_optim_tensor *t = &d->tensors[i];
         const size_t columns = memopt_i_adafactor_columns(t);
@@ -6114,7 +6115,7 @@ PRUNED void optim_batch_of(const optim_call *c, optim_batch *b, int mode, memopt
     const memopt_optim *o = c->o;
 
     memset(b, 0, sizeof *b);
-    if (!memopt_i_kind_moments(&o->desc)) format = MEMOPT_STATE_F32; /* nothing is coded */
+    if (!memopt_i_kind_moments(&o->desc, o->desc.kind)) format = MEMOPT_STATE_F32; /* nothing is coded */
     b->mode = mode;
     b->format = (int)format;
     t->control = c->at.control;
@@ -6127,7 +6128,7 @@ PRUNED void optim_batch_of(const optim_call *c, optim_batch *b, int mode, memopt
     t->gradients = (uint32_t)o->desc.gradients;
     t->state = (uint32_t)format;
     t->block = (uint32_t)o->desc.block;
-    t->moments = (uint32_t)memopt_i_kind_moments(&o->desc);
+    t->moments = (uint32_t)memopt_i_kind_moments(&o->desc, o->desc.kind);
     t->by = optim_by_of(c);
     t->stops = (uint32_t)(o->fused || o->by_device);
     if (mode == OPTIM_MEASURE) t->tile = (uint32_t)o->chunk;
@@ -6293,7 +6294,7 @@ PRUNED void offload_place(offload_pass *f, memopt_optim *o, optim_slice *s) {
 
     (void)memopt_i_state_layout(part, &o->desc, &o->desc.tensors[s->tensor], &view);
     for (i = 0; i < 2; ++i) {
-        if (!memopt_i_kind_keeps(&o->desc, i)) continue;
+        if (!memopt_i_kind_keeps(&o->desc, o->desc.kind, i)) continue;
         s->moment[i] = offload_next(f, s->moment[i], (size_t)s->count * (size_t)view.bits / 8);
         if (part->blocks)
             s->scale[i] = (float *)offload_next(f, s->scale[i], memopt_i_ceil_div((size_t)s->count, o->desc.block) * 4);

@@ -34,6 +34,7 @@
 #include "test_layer.c"
 #include "test_batchnorm.c"
 #include "test_fused.c"
+#include "test_muon.c"
 #include "test_fp8.c"
 #include "test_comm.c"
 #include "test_shard.c"
@@ -92,6 +93,7 @@ static void test_operators(void) {
     test_layer();
     test_batchnorm();
     test_fused();
+    test_muon();
     test_nan();
     test_parts_nets();
     test_parts();

@@ -1565,7 +1565,7 @@ static void optim_bad_descs(void) {
     OPTIM_TRY(t.columns, 7, MEMOPT_ERR_ARGUMENT); /* 10000 is no multiple */
 #ifndef __cplusplus /* where an enum never has such a value */
     for (k = 0; k < 8 && sizeof d.kind == sizeof(int); ++k) { /* with -fshort-enums there are fewer of them */
-        static const int numbers[8] = { MEMOPT_OPTIM_RMSPROP + 1, -1, MEMOPT_STATE_BNB + 1, -1, MEMOPT_TYPE_F16, 1 << 30,
+        static const int numbers[8] = { MEMOPT_OPTIM_MUON + 1, -1, MEMOPT_STATE_BNB + 1, -1, MEMOPT_TYPE_F16, 1 << 30,
                                         MEMOPT_TYPE_F16 + 1, -7 };
         d = good; d.tensors = &tensor;
         memcpy(k < 2 ? (void *)&d.kind : k < 4 ? (void *)&d.state : k < 6 ? (void *)&d.weights : (void *)&d.gradients, &numbers[k], sizeof(int));
@@ -2300,7 +2300,7 @@ static void optim_desc_errors(void) {
     OPTIM_DESC_SAYS((few.worker_count = -2, o->d.threads = &few), ARGUMENT, "optim: threads.worker_count -2, at least 0");
     OPTIM_DESC_SAYS(o->d.place_states = 2, ARGUMENT, "optim: place_states 2, must be 0 or 1");
     OPTIM_DESC_SAYS(o->d.first_moment = 2, ARGUMENT, "optim: first_moment 2, must be 0 or 1");
-    OPTIM_DESC_SAYS(o->d.kind = (memopt_optim_kind)test_number_of(8), ARGUMENT, "optim: kind 8, at most 7");
+    OPTIM_DESC_SAYS(o->d.kind = (memopt_optim_kind)test_number_of(9), ARGUMENT, "optim: kind 9, at most 8");
     OPTIM_DESC_SAYS(o->d.state = (memopt_state_format)test_number_of(4), ARGUMENT, "optim: state 4, at most 3");
     OPTIM_DESC_SAYS(o->d.weights = (memopt_type)test_number_of(4), ARGUMENT, "optim: weights 4, at most 1");
     OPTIM_DESC_SAYS(o->d.extra = (memopt_optim_extra)test_number_of(3), ARGUMENT, "optim: extra 3, at most 2");

@@ -178,9 +178,9 @@ static memopt_shard_device shard_device_table(shard_device *x) {
 }
 #if defined(MEMOPT_I_POOL)
 enum { SHARD_TENSORS = 9, SHARD_GROUPS = 4, SHARD_MOST = 16 };
-static const memopt_shard_tensor shard_model[SHARD_TENSORS] = { /* count, columns, rates, group */
-    { 700 * 101, 101, 0, 0 }, { 96, 0, 1, 0 }, { 96 * 515, 515, 0, 1 }, { 1, 0, 1, 1 }, { 257, 0, 1, 1 }, { 300 * 256, 256, 0, 2 },
-    { 33 * 32, 32, 1, 2 }, { 5, 0, 0, 3 }, { 1000, 0, 1, 3 } };
+static const memopt_shard_tensor shard_model[SHARD_TENSORS] = { /* count, columns, rates, group, adamw */
+    { 700 * 101, 101, 0, 0, 0 }, { 96, 0, 1, 0, 1 }, { 96 * 515, 515, 0, 1, 0 }, { 1, 0, 1, 1, 1 }, { 257, 0, 1, 1, 1 }, { 300 * 256, 256, 0, 2, 0 },
+    { 33 * 32, 32, 1, 2, 0 }, { 5, 0, 0, 3, 1 }, { 1000, 0, 1, 3, 1 } };
 /* Group 0 is used at both ends, group 2 and 1 are computed again. */
 static const memopt_shard_use shard_walk[13] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 3, 0 }, { 0, 0 }, { 0, 1 }, { 3, 1 }, { 1, 0 }, { 2, 0 }, { 2, 1 },
     { 1, 1 }, { 0, 0 }, { 0, 1 } };
@@ -213,6 +213,7 @@ static memopt_optim_desc shard_optim(const shard_case *c) {
     d.kind = c->kind; d.state = c->state; d.seed = 77; d.block = c->block; d.min_quantized = 1000; d.gradients = c->sums;
     d.first_moment = c->kind == MEMOPT_OPTIM_SGD || c->kind == MEMOPT_OPTIM_ADAFACTOR;
     test_set_weights(&d, c->form);
+    if (c->kind == MEMOPT_OPTIM_MUON) d.newton_schulz = memopt_newton_schulz_in(MEMOPT_TYPE_BF16);
     return d;
 }
 static void shard_rates(memopt_optim_kind kind, memopt_optim_group *g) {
@@ -269,7 +270,7 @@ static void shard_reference(const shard_case *c, shard_whole *w) {
         if (c->form == MEMOPT_I_WEIGHTS_F32_BF16) memopt_i_from_f32(MEMOPT_SIMD_SCALAR, w->extra[t], (float *)w->weights[t], MEMOPT_TYPE_BF16, n);
         own[t].count = sums[t].count = n; own[t].type = c->gradients; sums[t].values = w->sums[t];
         seen[t] = sums[t]; seen[t].values = w->stepped[t]; seen[t].type = c->sums;
-        w->tensors[t].weights = w->weights[t]; w->tensors[t].count = n; w->tensors[t].columns = shard_model[t].columns; w->tensors[t].group = shard_model[t].rates;
+        w->tensors[t].weights = w->weights[t]; w->tensors[t].count = n; w->tensors[t].columns = shard_model[t].columns; w->tensors[t].adamw = shard_model[t].adamw; w->tensors[t].group = shard_model[t].rates;
         if (d.extra) w->tensors[t].extra = w->extra[t];
         w->tensors[t].gradients = c->sums == MEMOPT_TYPE_F32 ? (void *)w->sums[t] : w->stepped[t];
     }
@@ -315,7 +316,7 @@ typedef struct shard_failing { memopt_transport inner; uint64_t begins, fail; co
 /* Sums go on to the next rank: those behind it have measured already what does not depend on them. */
 static void shard_is_ahead(shard_failing *f, const memopt_comm_call *call) {
     const memopt_shard *x = f->shard; size_t t;
-    if (!x || x->desc.slow || call->kind != MEMOPT_COMM_BROADCAST || x->optim->active != MEMOPT_I_OPTIM_BEGUN) return;
+    if (!x || x->desc.slow || x->desc.optim.kind == MEMOPT_OPTIM_MUON || call->kind != MEMOPT_COMM_BROADCAST || x->optim->active != MEMOPT_I_OPTIM_BEGUN) return;
     for (t = 0; t < SHARD_TENSORS; ++t) if (x->parts[t].held && memopt_i_optim_carry_count(x->optim, t)) {
         CHECK_AT(x->optim->parts[t].is_ahead == (x->rank > call->root), t);
         ++f->looks;
@@ -468,7 +469,7 @@ static int shard_tags_right(const memopt_ledger *l, const memopt_shard_bytes *b)
         && memopt_ledger_usage(l, MEMOPT_TAG_GRADIENTS).now == b->gradients + b->sums && memopt_ledger_usage(l, MEMOPT_TAG_OPTIMIZER).now == b->states + b->tiles + b->scratch + b->object
         && memopt_ledger_usage(l, MEMOPT_TAG_COMMUNICATION).now == b->buckets + b->staging;
 }
-enum { SHARD_TOLD = 16, SHARD_FIRST = 128 }; /* bytes that each rank tells all others when weights are shared; rank 0 before that */
+enum { SHARD_TOLD = 16, SHARD_FIRST = 136 }; /* bytes that each rank tells all others when weights are shared; rank 0 before that */
 static int shard_holds(const memopt_shard *x) {
     size_t t, held = 0;
     for (t = 0; t < SHARD_TENSORS; ++t) held += x->parts[t].held;
@@ -532,7 +533,7 @@ static void shard_rank(void *task, size_t index, int worker) {
     if (!s) disk.fail = 0;
     after = memopt_comm_get_stats(d.comm);
     f[0].shard = NULL;
-    if (!s) CHECK(!f[0].looks == !(memopt_i_kind_measures(c->kind) && !c->slow && c->stage && c->ranks > 1 && shard_holds(x)));
+    if (!s) CHECK(!f[0].looks == !(memopt_i_kind_measures(c->kind) && c->kind != MEMOPT_OPTIM_MUON && !c->slow && c->stage && c->ranks > 1 && shard_holds(x)));
     if (!s && c->device > 2) { /* floats on a device are rounded there when they are shared, not by the CPU */
         uint64_t held = 0; memopt_optim_tensor part;
         for (k = 0; k < SHARD_TENSORS; ++k) { CHECK(memopt_shard_part(x, (size_t)k, &part) == MEMOPT_OK); held += part.held; }
@@ -545,12 +546,15 @@ static void shard_rank(void *task, size_t index, int worker) {
         CHECK(e.status == s && e.reason && memopt_shard_next_unit(x, &unit) == MEMOPT_ERR_STATE && memopt_shard_forward(x, 0) == MEMOPT_ERR_STATE);
         CHECK(memopt_shard_reduce(x, 0) == MEMOPT_ERR_STATE && memopt_shard_cancel(x) == MEMOPT_ERR_STATE && memopt_shard_share(x) == MEMOPT_ERR_STATE);
     }
-    if (!s && !c->clips && !c->cancels && !memopt_i_kind_measures(c->kind)) { /* the first sharing of weights, and steps */
+    if (!s && !c->clips && !c->cancels && (c->kind == MEMOPT_OPTIM_MUON || !memopt_i_kind_measures(c->kind))) { /* the first sharing of weights, and steps */
+        memopt_shard_desc lion = d; memopt_shard_bytes shared = plan; /* and what a step of any kind sends of weights */
         uint64_t sent = 0, expected = c->steps * (plan.sent_gradients + plan.sent_weights), calls = 0;
+        lion.optim.kind = MEMOPT_OPTIM_LION;
+        CHECK(memopt_shard_plan(&lion, &shared) == MEMOPT_OK && (c->kind == MEMOPT_OPTIM_MUON ? shared.sent_weights <= plan.sent_weights : shared.sent_weights == plan.sent_weights));
         for (k = 0; k < 3; ++k) { sent += after.sent[k] - before.sent[k]; calls += after.calls[k] - before.calls[k]; }
         if (c->ranks > 1) { expected += (c->ranks - 1) * (rank ? SHARD_TOLD : SHARD_TOLD + SHARD_FIRST); calls -= c->ranks + 1; }
         if (c->sets > 1) { const memopt_comm_stats r = memopt_comm_get_stats(d.replicas); calls += r.calls[2] - c->sets - 1; CHECK(r.sent[2] == c->steps * plan.sent_replicas + (c->sets - 1) * (set ? SHARD_TOLD : SHARD_TOLD + SHARD_FIRST)); }
-        if ((c->stage == 1 || c->stage == 2) && c->ranks > 1) { expected += plan.sent_weights - (c->slow ? c->ranks - 1 : 0); calls -= SHARD_GROUPS; }
+        if ((c->stage == 1 || c->stage == 2) && c->ranks > 1) { expected += shared.sent_weights - (c->slow ? c->ranks - 1 : 0); calls -= SHARD_GROUPS; }
         CHECK_AT(sent == expected, index); CHECK_AT(calls == c->steps * plan.calls, index);
     }
     for (k = 0; !s && !c->fail && !c->device_fail && k < SHARD_GROUPS; ++k) { /* an evaluation: all weights, whole, in an order of its own */
@@ -641,7 +645,7 @@ static void shard_hybrid(void) {
 }
 static void shard_kinds_and_formats(void) {
     static const memopt_state_format states[3] = { MEMOPT_STATE_F32, MEMOPT_STATE_BF16, MEMOPT_STATE_8BIT }; int kind, state; shard_case c = shard_usual(); shard_whole whole;
-    for (kind = 0; kind <= (int)MEMOPT_OPTIM_RMSPROP; ++kind) for (state = 0; state < 3; ++state) {
+    for (kind = 0; kind <= (int)MEMOPT_OPTIM_MUON; ++kind) for (state = 0; state < 3; ++state) {
         const int form = (kind + state) % 4;
         c.kind = (memopt_optim_kind)kind; c.state = states[state]; c.form = (memopt_i_weights)form; c.gradients = (kind + state) % 2 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
         c.ranks = 1; c.clips = state == 1; c.units = 5; c.steps = 3;
@@ -700,7 +704,7 @@ static void shard_slow(void) {
 }
 static void shard_slow_kinds(void) {
     static const memopt_state_format states[3] = { MEMOPT_STATE_F32, MEMOPT_STATE_BF16, MEMOPT_STATE_8BIT }; int kind, state; shard_case c = shard_usual(); shard_whole whole;
-    for (kind = 0; kind <= (int)MEMOPT_OPTIM_RMSPROP; ++kind) for (state = 0; state < 3; ++state) {
+    for (kind = 0; kind <= (int)MEMOPT_OPTIM_MUON; ++kind) for (state = 0; state < 3; ++state) {
         c.kind = (memopt_optim_kind)kind; c.state = states[state]; c.form = (memopt_i_weights)((kind + state) % 4); c.gradients = (kind + state) % 2 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
         c.ranks = 1; c.clips = state == 1; c.units = 3; c.steps = 3; c.slow = 0;
         shard_reference(&c, &whole);
@@ -760,7 +764,7 @@ static void shard_device_steps(void) {
 }
 static void shard_device_kinds(void) {
     shard_case c = shard_usual(); shard_whole whole; int kind;
-    for (kind = 0; kind <= (int)MEMOPT_OPTIM_RMSPROP; ++kind) {
+    for (kind = 0; kind <= (int)MEMOPT_OPTIM_MUON; ++kind) {
         c.kind = (memopt_optim_kind)kind; c.state = (memopt_state_format)(kind % 2 ? MEMOPT_STATE_8BIT : MEMOPT_STATE_F32); c.form = (memopt_i_weights)(kind % 4); c.ranks = 1; c.clips = kind % 2; c.units = 3; c.device = c.slow = 0;
         shard_reference(&c, &whole);
         c.device = 1 + kind % 2; c.stage = 1 + kind % 3; c.slow = kind % 2; shard_check(&c, &whole);
@@ -1090,7 +1094,8 @@ static void shard_simulated(void) {
 /* A second step gives up after some of its calls; the next one is as if it had not been. */
 /* One rank was made otherwise: every rank is told so, and by which field. */
 static const char *const shard_odd_names[] = { "stage", "units", "gradients", "steps_inside", "bucket_bytes", "tensors", "tensors", "uses", "kind", "state", "weights", "extra",
-    "type of the sums", "first_moment", "block", "min_quantized", "seed" };
+    "type of the sums", "first_moment", "block", "min_quantized", "seed",
+    "newton_schulz", "tensors" };
 static const memopt_shard_use shard_odd_walk[8] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 3, 1 }, { 3, 1 }, { 2, 1 }, { 1, 1 }, { 0, 1 } }; /* the fourth: backward */
 typedef struct shard_odd { const shard_case *c; memopt_ranks *rows[SHARD_MOST], *columns[SHARD_MOST]; size_t field, rank; } shard_odd;
 static void shard_odd_desc(memopt_shard_desc *d, memopt_shard_tensor *listed, size_t field) {
@@ -1112,7 +1117,9 @@ static void shard_odd_desc(memopt_shard_desc *d, memopt_shard_tensor *listed, si
     case 13: d->optim.kind = MEMOPT_OPTIM_RMSPROP; d->optim.first_moment = 1; break;
     case 14: d->optim.block = 128; break;
     case 15: d->optim.min_quantized = 5000; break;
-    default: d->optim.seed = UINT64_C(1) << 40;
+    case 16: d->optim.seed = UINT64_C(1) << 40; break;
+    case 17: d->optim.newton_schulz = memopt_newton_schulz_in(MEMOPT_TYPE_F32); break;
+    default: listed[5].adamw = 1; d->tensors = listed;
     }
 }
 static void shard_odd_rank(void *task, size_t index, int worker) {
@@ -1121,6 +1128,7 @@ static void shard_odd_rank(void *task, size_t index, int worker) {
     (void)worker;
     memset(&cd, 0, sizeof cd);
     if (w->field == 13) d.optim.kind = MEMOPT_OPTIM_RMSPROP;
+    if (w->field > 16) { d.optim.kind = MEMOPT_OPTIM_MUON; d.optim.newton_schulz = memopt_newton_schulz_in(MEMOPT_TYPE_BF16); }
     if (index == w->rank) shard_odd_desc(&d, listed, w->field);
     cd.transport = memopt_ranks_transport(w->rows[set], rank);
     CHECK(memopt_comm_create(&cd, &d.comm) == MEMOPT_OK);
@@ -1181,17 +1189,17 @@ static void shard_no_threads(void) { SKIP("compiled without MEMOPT_PTHREADS"); }
 
 /* ---- the plan ---- */
 static memopt_shard_desc shard_plain(void) { /* two groups, one rank, stage 3 */
-    static const memopt_shard_tensor tensors[3] = { { 1000, 0, 0, 0 }, { 300, 0, 0, 0 }, { 512, 0, 0, 1 } };
+    static const memopt_shard_tensor tensors[3] = { { 1000, 0, 0, 0, 0 }, { 300, 0, 0, 0, 0 }, { 512, 0, 0, 1, 0 } };
     memopt_shard_desc d;
     memset(&d, 0, sizeof d);
     d.stage = 3; d.tensors = tensors; d.tensor_count = 3;
     return d;
 }
 static void shard_plan_refuses(void) {
-    static const memopt_shard_tensor empty[1] = { { 0, 0, 0, 0 } }, second[1] = { { 5, 0, 0, 1 } }, first[2] = { { 5, 0, 0, 1 }, { 5, 0, 0, 1 } },
-        back[3] = { { 5, 0, 0, 0 }, { 5, 0, 0, 1 }, { 5, 0, 0, 0 } }, hole[3] = { { 5, 0, 0, 0 }, { 5, 0, 0, 2 }, { 5, 0, 0, 2 } },
-        large[2] = { { SIZE_MAX / 2, 0, 0, 0 }, { SIZE_MAX / 2 + 9, 0, 0, 1 } }, huge[1] = { { SIZE_MAX - 100, 0, 0, 0 } };
-    static const memopt_shard_tensor wide[1] = { { SIZE_MAX / 40, 0, 0, 0 } };
+    static const memopt_shard_tensor empty[1] = { { 0, 0, 0, 0, 0 } }, second[1] = { { 5, 0, 0, 1, 0 } }, first[2] = { { 5, 0, 0, 1, 0 }, { 5, 0, 0, 1, 0 } },
+        back[3] = { { 5, 0, 0, 0, 0 }, { 5, 0, 0, 1, 0 }, { 5, 0, 0, 0, 0 } }, hole[3] = { { 5, 0, 0, 0, 0 }, { 5, 0, 0, 2, 0 }, { 5, 0, 0, 2, 0 } },
+        large[2] = { { SIZE_MAX / 2, 0, 0, 0, 0 }, { SIZE_MAX / 2 + 9, 0, 0, 1, 0 } }, huge[1] = { { SIZE_MAX - 100, 0, 0, 0, 0 } };
+    static const memopt_shard_tensor wide[1] = { { SIZE_MAX / 40, 0, 0, 0, 0 } };
     static const memopt_shard_use trailing[3] = { { 1, 1 }, { 0, 1 }, { 1, 0 } }, other[1] = { { 2, 1 } }, flag[1] = { { 0, 2 } }, forward[3] = { { 0, 0 }, { 1, 0 }, { 1, 1 } };
     const memopt_shard_desc right = shard_plain(); memopt_shard_desc x = right; memopt_shard_bytes b; memopt_shard *out = NULL; memopt_shard_device device; memopt_shard_kernels kernels = shard_device_kernels();
     CHECK(memopt_shard_plan(NULL, &b) == MEMOPT_ERR_ARGUMENT && memopt_shard_open(NULL, NULL, &out) == MEMOPT_ERR_ARGUMENT);
@@ -1223,7 +1231,7 @@ static void shard_plan_refuses(void) {
     SHARD_REFUSES((x.optim.gradients = MEMOPT_TYPE_BF16, x.replica_count = 2), MEMOPT_ERR_ARGUMENT, "shard: optim.gradients is BF16: sums of several rounds or sets are F32");
     SHARD_REFUSES(x.optim.block = 48, MEMOPT_ERR_ARGUMENT, "shard: optim.block 48, must be a multiple of 32, at most 4096");
     SHARD_REFUSES(x.optim.block = 8192, MEMOPT_ERR_ARGUMENT, "shard: optim.block 8192, must be a multiple of 32, at most 4096");
-    SHARD_REFUSES(x.optim.kind = (memopt_optim_kind)test_number_of(99), MEMOPT_ERR_ARGUMENT, "optim: kind 99, at most 7");
+    SHARD_REFUSES(x.optim.kind = (memopt_optim_kind)test_number_of(99), MEMOPT_ERR_ARGUMENT, "optim: kind 99, at most 8");
     SHARD_REFUSES((x.tensors = empty, x.tensor_count = 1), MEMOPT_ERR_ARGUMENT, "shard: count 0 at tensor 0, at least 1");
     SHARD_REFUSES((x.tensors = second, x.tensor_count = 1), MEMOPT_ERR_ARGUMENT, "shard: groups of tensors 1, the last must be below tensor_count 1");
     SHARD_REFUSES((x.tensors = first, x.tensor_count = 2), MEMOPT_ERR_ARGUMENT, "shard: group 1 at tensor 0, must be that of the tensor before, or the next, after 0");
@@ -1264,7 +1272,7 @@ static void shard_bytes_by_formula(void) {
         memset(&d, 0, sizeof d);
         for (t = 0, g = 0; t < 1 + round % 20; ++t) {
             if (t && test_below(&random, 2)) ++g;
-            tensors[t].count = 1 + test_below(&random, 90000); tensors[t].columns = 0; tensors[t].rates = 0; tensors[t].group = g;
+            tensors[t].count = 1 + test_below(&random, 90000); tensors[t].columns = 0; tensors[t].rates = 0; tensors[t].group = g; tensors[t].adamw = 0;
         }
         d.tensors = tensors; d.tensor_count = t; d.stage = (int)stage; d.units = units; d.rank_count = ranks; d.rank = test_below(&random, ranks); d.gradients = MEMOPT_TYPE_BF16;
         d.optim.extra = MEMOPT_OPTIM_EXTRA_COPY;
@@ -1394,7 +1402,7 @@ static void shard_table(void) {
 /* ---- calls out of order ---- */
 static void shard_refuses(void) {
     static const memopt_shard_use uses[5] = { { 0, 0 }, { 1, 0 }, { 0, 1 }, { 1, 1 }, { 0, 1 } }, three[6] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 2, 1 }, { 1, 1 }, { 0, 1 } };
-    static const memopt_shard_tensor threes[3] = { { 300, 0, 0, 0 }, { 300, 0, 0, 1 }, { 300, 0, 0, 2 } };
+    static const memopt_shard_tensor threes[3] = { { 300, 0, 0, 0, 0 }, { 300, 0, 0, 1, 0 }, { 300, 0, 0, 2, 0 } };
     memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_gradient_total total; memopt_optim_run run; memopt_scaler scaler, wrong; size_t unit = 0, g, first; memopt_optim_group rates;
     memopt_optim_tensor part;
     rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);

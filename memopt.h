@@ -2778,13 +2778,20 @@ MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x08 /* for operators */
-/* @section api_newton_schulz : api_gemm */
+/* @section api_newton_schulz : api_gemm
+   Muon steps the matrices of a model, and the same object steps all else as AdamW:
+       desc.kind = MEMOPT_OPTIM_MUON; desc.newton_schulz = memopt_newton_schulz_in(MEMOPT_TYPE_BF16);
+       tensors[i].columns = columns;                              (a matrix of a hidden layer, rows by columns)
+       tensors[k].adamw = 1; tensors[k].group = 1;                (vectors, embeddings, the head)
+       groups[0] = memopt_optim_group_default(MEMOPT_OPTIM_MUON); groups[0].match_rms = 1;
+       groups[1] = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW); groups[0].rate = groups[1].rate = rate;
+   Ranks that share a matrix step their own parts of its momentum; then each of them gets the whole, and makes that
+   orthogonal. The larger the groups of a shard, the fewer matrices are shared. */
 
 /**
  * What MEMOPT_OPTIM_MUON makes matrices orthogonal with: five steps of Newton-Schulz by the built-in gemm, with torch's
- * coefficients. Give it to memopt_optim_desc. The optimizer then has room for the largest matrix: its elements and, of
- * the smaller of its sides, two squares, all as `products`; a strip of floats, up to 1 MiB or 256 times that side; and
- * memopt_gemm_scratch().
+ * coefficients. The optimizer then has room for its largest matrix: the elements and, of the smaller of its sides, two
+ * squares, all as `products`; a strip of floats, 1 MiB or 256 times that side; and memopt_gemm_scratch().
  *
  * products  BF16, as torch has it, or F32. The results are the same bits at every SIMD level, for any workers
  * returns   the same constant at every call; NULL for any other type

@@ -154,10 +154,10 @@ static int apply(engine *e, const options *o, memopt_optim_run *run) {
     return said(e, "The step", s);
 }
 static int step(engine *e, const options *o, data *d, size_t number) {
-    memopt_optim_group group = memopt_optim_group_default(o->optimizer); memopt_optim_run run = { 0 };
+    memopt_optim_group groups[2]; memopt_optim_run run = { 0 };
     memopt_status s = MEMOPT_OK; size_t i;
-    group.rate = rate_at(o, number);
-    run.step = number + 1; run.groups = &group; run.group_count = 1; run.fused = o->fuse_step;
+    describe_groups(o->optimizer, rate_at(o, number), groups, &run);
+    run.step = number + 1; run.fused = o->fuse_step;
     run.clips_norm = o->clip > 0; run.accumulates = o->accumulate > 1;
     run.scales_loss = o->gradients == MEMOPT_TYPE_F16;
     e->m.loss = 0; e->m.head.rule.scale = run.scales_loss ? (double)e->scaler.scale : 1;

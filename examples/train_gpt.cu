@@ -201,16 +201,14 @@ static int step_is_whole(card *c, const options *o) { /* with gradients that are
 
 static int step(card *c, const options *o, data *d, size_t number) {
     engine *e = &c->e;
-    memopt_optim_group group = memopt_optim_group_default(o->optimizer);
+    memopt_optim_group groups[2];
     memopt_optim_run run;
     memopt_cuda_status s = 0;
     size_t i;
 
-    group.rate = rate_at(o, number);
     memset(&run, 0, sizeof run);
+    describe_groups(o->optimizer, rate_at(o, number), groups, &run);
     run.step = number + 1;
-    run.groups = &group;
-    run.group_count = 1;
     run.fused = o->fuse_step;
     run.clips_norm = o->clip > 0;
     run.accumulates = o->accumulate > 1;
@@ -395,6 +393,7 @@ static int card_wrong(options *o, char *message, size_t capacity) {
         REFUSE(GIVEN(not_here[i]), "--%s is the CPU's: take train_gpt, or leave it out.",
                switch_rows[not_here[i]].name);
     REFUSE(o->vit, "--model vit is the CPU's: take train_gpt, or leave it out.");
+    REFUSE(o->optimizer == MEMOPT_OPTIM_MUON, "--optimizer muon is the CPU's: take train_gpt, or adamw.");
     REFUSE(o->keep == KEEP_CONVENTIONAL, "--keep conventional is the CPU's: take train_gpt, or --keep arena.");
     REFUSE(GIVEN(ON_ATTENTION) && !o->lean_attention,
            "--attention full is the CPU's: a card never holds the matrix; leave it out, or take lean.");

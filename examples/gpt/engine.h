@@ -143,7 +143,18 @@ static memopt_optim_desc describe_optimizer(const engine *e, const options *o,
     d.extra = o->weights == WEIGHTS_SPLIT ? MEMOPT_OPTIM_EXTRA_SPLIT : MEMOPT_OPTIM_EXTRA_NONE;
     d.gradients = o->gradients;
     d.threads = threads;
+    if (o->optimizer == MEMOPT_OPTIM_MUON) d.newton_schulz = memopt_newton_schulz_in(MEMOPT_TYPE_BF16);
     return d;
+}
+
+/* Of a step: what the blocks' matrices, and what all other tensors are stepped with. They differ with Muon alone. */
+static void describe_groups(memopt_optim_kind kind, double rate, memopt_optim_group *two, memopt_optim_run *run) {
+    two[0] = memopt_optim_group_default(kind);
+    two[1] = memopt_optim_group_default(kind == MEMOPT_OPTIM_MUON ? MEMOPT_OPTIM_ADAMW : kind);
+    two[0].rate = two[1].rate = rate;
+    two[0].match_rms = 1;
+    run->groups = two;
+    run->group_count = 2;
 }
 
 static void list_gradients(engine *e) { /* all of them, for clipping and loss scaling */

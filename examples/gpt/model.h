@@ -37,7 +37,7 @@ static size_t segment_count(const model *m) { return 2 * m->layers + 2; }
 /* Count elements and tensors; place parts in the arrays there are; fill in layers and segments, which may be NULL. */
 static void describe_chain(model *m, memopt_tape_layer *layers, memopt_segment *segments) {
     transformer_chain c;
-    size_t i;
+    size_t i, ends;
 
     memset(&c, 0, sizeof c);
     c.shape = &m->shape;
@@ -49,11 +49,14 @@ static void describe_chain(model *m, memopt_tape_layer *layers, memopt_segment *
     m->begin_fn(&c, &m->embedding);
     c.count = segment_count(m) - 1;
     transformer_add_head(&c, &m->head, &m->embedding);
+    ends = c.tensor_count;
     for (c.count = 1, i = 0; i < m->layers; ++i) transformer_add_block(&c, &m->blocks[i]);
     m->elements = c.elements;
     m->tensor_count = c.tensor_count;
     if (m->fuse && !m->vit) m->embedding.gradients = m->gradients; /* of the tokens: begun by the head */
     if (m->fuse && !m->vit && m->tensors) m->tensors[0].gradients = m->gradients;
+    for (i = 0; m->tensors && i < m->tensor_count; ++i) /* Muon steps the blocks' matrices */
+        m->tensors[i].group = (size_t)(m->tensors[i].adamw = i < ends || !m->tensors[i].columns);
     for (i = 0; m->split && m->tensors && i < m->tensor_count; ++i)
         m->tensors[i].extra = (unsigned char *)m->extra
                             + ((const unsigned char *)m->tensors[i].weights - (const unsigned char *)m->weights);

@@ -87,7 +87,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "clip", "X", "clip gradients to this global norm; default off" },
     { NULL, "dropout", "X", "share of activations, 0 to below 1; default off" },
     { NULL, "seed", "N", "of weights, batches, dropout, rounding; default 1" },
-    { NULL, "optimizer", "NAME", "adamw adam sgd lion lars lamb adafactor rmsprop; 16 or 8 bits: lion8" },
+    { NULL, "optimizer", "NAME", "adamw adam sgd lion lars lamb adafactor rmsprop muon; 16 or 8 bits: lion8" },
     { "The memory", "keep", "WHAT", "conventional, arena (default), every:K, budget:BYTES, overhead:PERCENT" },
     { NULL, "weights", "f32|bf16|split", "split: bf16 to compute with, 16 bits more to step; default f32" },
     { NULL, "gradients", "f32|bf16|f16", "f16 brings loss scaling; default: bf16 with bf16 weights" },
@@ -140,7 +140,7 @@ static const preset *preset_find(const char *name) {
    steps are relative to gradients or weights, whatever the size of the model. */
 static double default_rate(memopt_optim_kind kind, const preset *p) {
     switch (kind) {
-    case MEMOPT_OPTIM_ADAMW: case MEMOPT_OPTIM_ADAM: case MEMOPT_OPTIM_RMSPROP: break;
+    case MEMOPT_OPTIM_ADAMW: case MEMOPT_OPTIM_ADAM: case MEMOPT_OPTIM_RMSPROP: case MEMOPT_OPTIM_MUON: break;
     case MEMOPT_OPTIM_LION:                    return p->rate / 5;
     case MEMOPT_OPTIM_SGD:                     return 0.3;
     case MEMOPT_OPTIM_LARS:                    return 5;
@@ -209,7 +209,7 @@ static int options_choice(const char *text, const char *choices, int *out) { /* 
         choices += length + 1;
     }
 }
-static const char *const optimizer_names = "adamw|adam|sgd|lion|lars|lamb|adafactor|rmsprop"; /* as memopt_optim_kind */
+static const char *const optimizer_names = "adamw|adam|sgd|lion|lars|lamb|adafactor|rmsprop|muon"; /* as memopt_optim_kind */
 static int options_optimizer(const char *text, options *o) {
     size_t n = strlen(text); char name[16]; int kind; memopt_state_format states = MEMOPT_STATE_F32;
     if (n > 2 && !strcmp(text + n - 2, "16")) { states = MEMOPT_STATE_BF16; n -= 2; }
@@ -302,7 +302,7 @@ static int options_take(options *o, int id, const char *v, char *message, size_t
     case ON_ADVISE:    bad = options_bytes(v, &o->advise); want = "bytes, such as 900M or 24Gi"; break;
     case ON_PRESET:    bad = !preset_find(v); want = "tiny, gpt2-124m, gpt2-355m, gpt2-1558m or 7b"; break;
     case ON_OPTIMIZER: bad = options_optimizer(v, o);
-                       want = "adamw, adam, sgd, lion, lars, lamb, adafactor, rmsprop; 16 or 8 behind it for fewer bits"; break;
+                       want = "adamw, adam, sgd, lion, lars, lamb, adafactor, rmsprop, muon; 16 or 8 behind it for fewer bits"; break;
     case ON_KEEP:      bad = options_keep(v, o);
                        want = "conventional, arena, every:2, budget:300M or overhead:33"; break;
     case ON_OFFLOAD:   bad = options_offload(v, o);

@@ -66,7 +66,7 @@ static int options_table_wrong(const options *o, uint64_t given, char *message, 
 
 static int options_ranks_wrong(const options *o, uint64_t given, char *message, size_t capacity) {
     const int whole = o->optimizer == MEMOPT_OPTIM_LAMB || o->optimizer == MEMOPT_OPTIM_LARS
-                   || o->optimizer == MEMOPT_OPTIM_ADAFACTOR;
+                   || o->optimizer == MEMOPT_OPTIM_ADAFACTOR || o->optimizer == MEMOPT_OPTIM_MUON;
     const char *const table = o->ladder ? "--ladder" : o->batch_table ? "--batch-table" : NULL;
 
     REFUSE(table, "%s looks at one process: leave %s out, or %s.", table, o->offload ? "--offload" : "--ranks", table);
@@ -79,7 +79,7 @@ static int options_ranks_wrong(const options *o, uint64_t given, char *message, 
            "--keep conventional has no tape, which tells --ranks and --offload what is used when: leave one of "
            "them out.");
     REFUSE(o->fuse_step && whole,
-           "--fuse-step cannot measure whole tensors, as lamb, lars and adafactor do with --ranks: leave "
+           "--fuse-step cannot measure whole tensors, as lamb, lars, adafactor and muon do with --ranks: leave "
            "it out, or take adamw.");
     REFUSE(o->ranks % o->replicas, "--replicas %zu sets of as many of --ranks %zu each: take numbers that divide.",
            o->replicas, o->ranks);

@@ -170,6 +170,8 @@ static void rank_groups(rank *r) {
         for (t = part->first_tensor; t < part->first_tensor + part->tensor_count; ++t) {
             r->tensors[t].count = r->e->m.tensors[t].count;
             r->tensors[t].columns = r->e->m.tensors[t].columns;
+            r->tensors[t].rates = r->e->m.tensors[t].group;
+            r->tensors[t].adamw = r->e->m.tensors[t].adamw;
             r->tensors[t].group = l->group;
         }
     }
@@ -495,14 +497,14 @@ static int rank_add_losses(rank *r) {
 }
 
 static int rank_step(rank *r, size_t number) {
-    memopt_optim_group group = memopt_optim_group_default(r->o.optimizer);
+    memopt_optim_group groups[2];
     memopt_optim_run run;
     model *m = &r->e->m;
     size_t round, unit = MEMOPT_SHARD_DONE;
 
     memset(&run, 0, sizeof run);
-    group.rate = rate_at(&r->o, number);
-    run.step = number + 1; run.groups = &group; run.group_count = 1; run.fused = r->o.fuse_step;
+    describe_groups(r->o.optimizer, rate_at(&r->o, number), groups, &run);
+    run.step = number + 1; run.fused = r->o.fuse_step;
     run.clips_norm = r->o.clip > 0; run.scales_loss = r->o.gradients == MEMOPT_TYPE_F16;
     m->head.rule.scale = run.scales_loss ? (double)r->e->scaler.scale : 1;
     m->head.targets = r->e->targets;

@@ -186,13 +186,11 @@ static memopt_status worked_now(void *user, uint64_t *nanoseconds) {
 
 /* Nothing is learned, and everything is read and written: a pass finds the caches as a step leaves them. */
 static int trial_step(trial *t, const options *o, size_t number) {
-    memopt_optim_group group = memopt_optim_group_default(o->optimizer);
+    memopt_optim_group groups[2];
     memopt_optim_run run = { 0 };
 
-    group.rate = 0;
+    describe_groups(o->optimizer, 0, groups, &run);
     run.step = number + 1;
-    run.groups = &group;
-    run.group_count = 1;
     run.clips_norm = o->clip > 0;
     run.scales_loss = o->gradients == MEMOPT_TYPE_F16;
     return apply(&t->e, o, &run);

@@ -28075,7 +28075,7 @@ static void memopt_i_newton_symmetric(const memopt_i_newton *n, const memopt_pro
         p.left = (const unsigned char *)p.left + (p.left_transposed ? r : r * p.left_stride) * n->size;
         p.accumulate = begin != NULL;
         if (begin) memopt_i_newton_move(n, begin + at, n->side, &p, by, 0);
-        memopt_i_gemm_run(&p, PTRDIFF_MAX, NULL, n->threads, n->scratch);
+        (void)memopt_i_gemm_builtin(NULL, &p, n->threads, n->scratch);
         memopt_i_newton_move(n, to + at, n->side, &p, factor, 1);
     }
     mirror.square = to;
@@ -28101,7 +28101,7 @@ static void memopt_i_newton_update(const memopt_i_newton *n, float by, int multi
         p.right_stride = n->columns; /* likewise */
         p.accumulate = 1;
         memopt_i_newton_move(n, x, n->columns, &p, by, 0);
-        if (multiplies) memopt_i_gemm_run(&p, PTRDIFF_MAX, NULL, n->threads, n->scratch);
+        if (multiplies) (void)memopt_i_gemm_builtin(NULL, &p, n->threads, n->scratch);
         memopt_i_newton_move(n, x, n->columns, &p, 1, 1);
     }
 }

@@ -2979,6 +2979,8 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
 
 typedef struct memopt_norm {
     size_t      rows, width;
+    size_t      stride;         /* elements from row to row of input, output and their gradients; 0 = width. More where
+                                   a row is part of another, as a head of queries is: what lies between is not touched */
     int         rms;            /* 1: x / root of the mean of squares, without mean and shift */
     float       eps;            /* 0 = 1e-5 */
     memopt_type type, weight_type, gradient_type;
@@ -31385,7 +31387,7 @@ MEMOPT_I_INLINE_FN void R(norm_weights)(R(floats) *to, const void *weights, memo
    group at a time; of wide rows for what is as far on as the first cache is large. */
 MEMOPT_I_INLINE_FN void R(norm_ask)(const void *rows, const memopt_norm *s, size_t at) {
     const size_t size = s->type == MEMOPT_TYPE_F32 ? 4 : 2;
-    const size_t ahead = memopt_i_min(2 * s->width * size, 32768);
+    const size_t ahead = memopt_i_min(2 * s->stride * size, 32768);
     size_t k;
 
     MEMOPT_I_UNROLL_ALL
@@ -31500,7 +31502,7 @@ MEMOPT_I_INLINE_FN void R(norm_forward_of)(const memopt_norm *norm, const memopt
 
     s.type = type;
     for (; row < end; row += 2) {
-        const size_t at[2] = { row * s.width, memopt_i_min(row + 1, end - 1) * s.width }; /* or one row twice */
+        const size_t at[2] = { row * s.stride, memopt_i_min(row + 1, end - 1) * s.stride }; /* or one row twice */
         float mean[2] = { 0, 0 };
         float inverse[2];
 
@@ -31577,7 +31579,7 @@ V_APART_FN void V(norm_means_rest)(float *lanes, const memopt_norm *s, size_t ro
     R(norm_get)(a, lanes);
     R(norm_get)(b, lanes + 16);
     for (; i < s->width; i += V(row))
-        R(norm_means)(a, b, s, of_row, row * s->width, i, memopt_i_min(V(norm_rest), s->width - i));
+        R(norm_means)(a, b, s, of_row, row * s->stride, i, memopt_i_min(V(norm_rest), s->width - i));
     R(norm_put)(lanes, a);
     R(norm_put)(lanes + 16, b);
 }
@@ -31585,7 +31587,7 @@ V_APART_FN void V(norm_means_rest)(float *lanes, const memopt_norm *s, size_t ro
 MEMOPT_I_INLINE_FN void R(norm_means_of)(float *minus, const memopt_norm *norm, const memopt_norm *s, size_t row) {
     const R(floats) of_row[2] = { R(set)(s->statistics[2 * row]), R(set)(s->statistics[2 * row + 1]) };
     const size_t whole = s->width / V(norm_group) * V(norm_group);
-    const size_t at = row * s->width;
+    const size_t at = row * s->stride;
     R(floats) a[V(sums)], b[V(sums)];
     float lanes[32];
     size_t i;
@@ -31634,7 +31636,7 @@ V_APART_FN void V(norm_grad_rest)(const memopt_norm *s, const float *minus, floa
     const R(floats) of_means[2] = { R(set)(minus[0]), R(set)(minus[1]) };
 
     for (; i < s->width; i += V(row))
-        R(norm_grad)(s, of_means, sums, of_row, row * s->width, i, memopt_i_min(V(norm_rest), s->width - i));
+        R(norm_grad)(s, of_means, sums, of_row, row * s->stride, i, memopt_i_min(V(norm_rest), s->width - i));
 }
 
 /* Rows up to `end`, two at a time: while a row's sums are joined, the other one is under way. */
@@ -31653,7 +31655,7 @@ MEMOPT_I_INLINE_FN void R(norm_backward_of)(const memopt_norm *norm, memopt_type
             const float *two = s.statistics + 2 * (row + k);
             const R(floats) of_row[2] = { R(set)(two[0]), R(set)(two[1]) };
             const R(floats) minus[2] = { R(set)(means[k][0]), R(set)(means[k][1]) };
-            const size_t at = (row + k) * s.width;
+            const size_t at = (row + k) * s.stride;
 
             for (i = 0; i < whole; i += V(norm_group)) {
                 R(norm_ask)(s.input ? s.input : s.output, &s, at + i);
@@ -31741,8 +31743,8 @@ static void memopt_i_norm_join(void *task, size_t chunk, int worker) {
 
 /* The pointers. Without rows only the gradients of parameters are looked at. */
 static memopt_status memopt_i_norm_arrays(memopt_i_ops *o, const memopt_norm *s, int backward) {
-    const size_t all = s->rows * s->width;
     const size_t w = s->width;
+    const size_t all = s->rows ? (s->rows - 1) * s->stride + w : 0;
     const int maybe = MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL;
 
     if (!w) return MEMOPT_OK;
@@ -31807,7 +31809,9 @@ static memopt_status memopt_i_norm_resolve(const memopt_ops *ops, const memopt_n
     memopt_i_ops_type(o, "type", s->type);
     memopt_i_ops_type(o, "weight_type", s->weight_type);
     memopt_i_ops_type(o, "gradient_type", s->gradient_type);
-    memopt_i_ops_fits(o, "input", s->rows, s->width, MEMOPT_TYPE_F32);
+    if (!s->stride) s->stride = s->width;
+    memopt_i_must_be_at_least(&o->c, "stride", s->stride, "at least width", s->width);
+    memopt_i_ops_fits(o, "input", s->rows, s->stride, MEMOPT_TYPE_F32);
     memopt_i_ops_fits(o, "statistics", s->rows, 2, MEMOPT_TYPE_F32);
     if (memopt_i_ops_fits(o, "scratch", 4, s->width, MEMOPT_TYPE_F32)) return o->c.status;
     if (!s->width) s->rows = 0;
@@ -31854,6 +31858,7 @@ MEMOPT_API memopt_status memopt_norm_residual_forward(const memopt_ops *ops, con
     memopt_i_norm_onto onto;
 
     if (memopt_i_norm_resolve(ops, norm, 0, &t, &o)) return o.c.status;
+    memopt_i_must(&o.c, t.n.stride == t.n.width, "stride", "is not width, where rows are added to a residual");
     onto.input = t.n.input;
     onto.branch = branch;
     onto.residual = residual;

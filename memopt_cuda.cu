@@ -833,7 +833,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_loss(const memopt_c
 /* @section api_cuda_norm : api_cuda_base
    Layer norm and RMS norm on the device. A memopt_norm as on the CPU, its pointers being the device's. Results are the
    same bits for the same shape and types, wherever the arrays lie, and differ from the CPU's by rounding: sums have
-   another order. So a batch in parts that are accumulated gives its gradients of scale and shift to rounding only. */
+   another order. So a batch in parts that are accumulated gives its gradients of scale and shift to rounding only.
+   A stride other than the width is the CPU's alone, here MEMOPT_ERR_UNSUPPORTED. */
 
 /** Bytes of scratch of a backward that is to give grad_scale or grad_shift: at most 8 bytes for each column of 1,056
     groups of rows, and of a group of at least 8 rows. Nothing else needs any; forward takes NULL for ops. */
@@ -9608,6 +9609,7 @@ PRUNED status_t norm_resolve(const memopt_norm *norm, int backward, norm_task *t
     if (((n->rms | n->accumulate | n->accumulate_input) & ~1) || memopt_i_norm_eps(&n->eps)
         || (n->rms && (n->shift || (backward && n->grad_shift))) || !memopt_type_bytes(n->type)
         || !memopt_type_bytes(n->weight_type) || !memopt_type_bytes(n->gradient_type)) return MEMOPT_ERR_ARGUMENT;
+    if (n->stride && n->stride != n->width) return MEMOPT_ERR_UNSUPPORTED;
     if (memopt_i_ops_too_large(n->rows, n->width, MEMOPT_TYPE_F32)
         || memopt_i_ops_too_large(n->rows, 2, MEMOPT_TYPE_F32)
         || memopt_i_ops_too_large(1, n->width, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;

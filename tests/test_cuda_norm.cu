@@ -400,6 +400,7 @@ static void cuda_norm_refused(void) {
         CUDA_NORM_REFUSED(forward, n.eps = -1, MEMOPT_ERR_ARGUMENT);
         CUDA_NORM_REFUSED(forward, n.eps = nan, MEMOPT_ERR_ARGUMENT);
         CUDA_NORM_REFUSED(forward, n.rms = 2, MEMOPT_ERR_ARGUMENT);
+        CUDA_NORM_REFUSED(forward, n.stride = n.width + 1, MEMOPT_ERR_UNSUPPORTED);
         CUDA_NORM_REFUSED(forward, n.rms = 1, MEMOPT_ERR_ARGUMENT); /* with a shift */
         CUDA_NORM_REFUSED(forward, n.accumulate = -1, MEMOPT_ERR_ARGUMENT);
         CUDA_NORM_REFUSED(forward, n.rows = SIZE_MAX / 8, MEMOPT_ERR_OVERFLOW);

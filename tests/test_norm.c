@@ -731,6 +731,49 @@ static void norm_bad_calls(void) {
         norm_close(&m);
     }
 }
+/* ---- rows that are parts of others: the bits of dense ones, and what lies between stays ---- */
+static unsigned char *norm_spread(const norm_slot *from, size_t rows, size_t width, size_t stride) {
+    const size_t size = memopt_type_bytes(from->type); unsigned char *to = (unsigned char *)malloc(rows * stride * size + 1); size_t r;
+    memset(to, 0xA5, rows * stride * size);
+    for (r = 0; r < rows; ++r) memcpy(to + r * stride * size, from->data + r * width * size, width * size);
+    return to;
+}
+static int norm_is_spread(const unsigned char *spread, const norm_slot *dense, size_t rows, size_t width, size_t stride) {
+    const size_t size = memopt_type_bytes(dense->type); size_t r, i; int same = 1;
+    for (r = 0; r < rows; ++r) {
+        same = same && !memcmp(spread + r * stride * size, dense->data + r * width * size, width * size);
+        for (i = width * size; i < stride * size; ++i) same = same && spread[r * stride * size + i] == 0xA5;
+    }
+    return same;
+}
+static void norm_strides(void) {
+    static const size_t widths[] = { 1, 7, 32, 64, 80, 100, 128 }; size_t i; int how, type, level;
+    for (i = 0; i < sizeof widths / sizeof *widths; ++i) for (how = 0; how < 8; ++how) for (type = 0; type < 3; ++type) {
+        const size_t rows = 70, w = widths[i], stride = w + 5 * (i + 1); norm_spec s; norm_model m; unsigned char *x, *y, *g, *d; memopt_norm n;
+        memset(&s, 0, sizeof s);
+        s.rows = rows; s.width = w; s.type = (memopt_type)type; s.weight_type = how & 1 ? s.type : MEMOPT_TYPE_F32; s.gradient_type = MEMOPT_TYPE_F32;
+        s.rms = how & 1; s.scaled = 1; s.shifted = !s.rms; s.from_output = how >> 1 & 1; s.adds_input = how >> 2;
+        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
+            const memopt_threads t = test_level(level); const memopt_ops ops = norm_ops(&t); float scale[128], shift[128];
+            if (test_is_passed_over()) continue;
+            norm_open(&m, &s);
+            x = norm_spread(&m.slot[NORM_X], rows, w, stride); y = norm_spread(&m.slot[NORM_Y], rows, w, stride);
+            g = norm_spread(&m.slot[NORM_G], rows, w, stride); d = norm_spread(&m.slot[NORM_DX], rows, w, stride);
+            n = m.n; n.stride = stride; n.input = x; n.output = y;
+            CHECK(memopt_norm_forward(&ops, &m.n) == MEMOPT_OK && memopt_norm_forward(&ops, &n) == MEMOPT_OK);
+            CHECK_AT(norm_is_spread(y, &m.slot[NORM_Y], rows, w, stride) && norm_is_spread(x, &m.slot[NORM_X], rows, w, stride), i * 100 + (size_t)how);
+            norm_turn(&m);
+            n = m.n; n.stride = stride; n.grad_output = g; n.grad_input = d; n.grad_scale = scale; n.grad_shift = s.rms ? NULL : shift;
+            if (n.input) n.input = x; else n.output = y;
+            CHECK(memopt_norm_backward(&ops, &m.n) == MEMOPT_OK && memopt_norm_backward(&ops, &n) == MEMOPT_OK);
+            CHECK_AT(norm_is_spread(d, &m.slot[NORM_DX], rows, w, stride) && norm_is_spread(g, &m.slot[NORM_G], rows, w, stride), i * 100 + (size_t)how);
+            CHECK_AT(!memcmp(scale, m.slot[NORM_DSCALE].data, w * 4) && (s.rms || !memcmp(shift, m.slot[NORM_DSHIFT].data, w * 4)), i * 100 + (size_t)how);
+            free(x); free(y); free(g); free(d);
+            norm_close(&m);
+        }
+    }
+}
+
 /* Why: each change to what is right is told by its own line. */
 #define NORM_SAYS(change, call, want, text) REFUSES(o.error, (n = right, change), memopt_norm_##call(&o, p), \
     MEMOPT_ERR_##want, "norm: " text)
@@ -789,6 +832,10 @@ static void norm_errors(void) {
     NORM_SAYS(n.grad_input = room + 3, backward, ARGUMENT, "grad_input overlaps input");
     NORM_SAYS(n.grad_shift = n.grad_scale, backward, ARGUMENT, "grad_shift overlaps grad_scale");
     NORM_SAYS(n.rms = 2, forward, ARGUMENT, "rms 2, must be 0 or 1");
+    NORM_SAYS(n.stride = 3, forward, ARGUMENT, "stride 3, at least width 4");
+    NORM_SAYS(n.stride = SIZE_MAX / 4, backward, OVERFLOW, "input is larger than memory can be");
+    REFUSES(o.error, (n = right, n.stride = 5), memopt_norm_residual_forward(&o, &n, room + 128, room + 160), MEMOPT_ERR_ARGUMENT,
+            "norm: stride is not width, where rows are added to a residual");
     NORM_SAYS(n.rms = 1, forward, ARGUMENT, "shift is given, and RMS norm has none");
     NORM_SAYS((n.rms = 1, n.shift = NULL), backward, ARGUMENT, "grad_shift is given, and RMS norm has none");
     NORM_SAYS(n.accumulate = -1, forward, ARGUMENT, "accumulate -1, must be 0 or 1");
@@ -825,6 +872,7 @@ void test_norm(void) {
     RUN(norm_pool);
 #endif
     RUN(norm_bad_calls);
+    RUN(norm_strides);
     RUN(norm_errors);
 }
 #ifndef TEST_COMBINED

@@ -6,7 +6,7 @@
 #include "examples/parts/head.h"
 #include "examples/parts/adapter.h"
 
-enum { PARTS_BLOCKS = 3, PARTS_SEGMENTS = 2 * PARTS_BLOCKS + 2, PARTS_TENSORS = PARTS_BLOCKS * 12 + 5,
+enum { PARTS_BLOCKS = 3, PARTS_SEGMENTS = 2 * PARTS_BLOCKS + 2, PARTS_TENSORS = PARTS_BLOCKS * 14 + 5,
        PARTS_MAX = 40000 /* parameters */, PARTS_ROWS = 96 };
 enum { PARTS_FUSED = 1 /* gradients in scratch, for done_fn */, PARTS_CLASSES = 2 /* a target for each sequence */ };
 
@@ -163,11 +163,11 @@ static void *plain_gradients(const plain_engine *p, size_t tensor) {
     return (unsigned char *)p->gradients + p->m->first[tensor] * memopt_type_bytes(p->t->gradient_type);
 }
 typedef struct plain_block { /* the numbers of tensors, SIZE_MAX: absent; and values */
-    size_t norm[2][2], qkv[2], project[2], up[2], down[2];
+    size_t norm[2][2], qkv[2], project[2], heads[2], up[2], down[2];
     void *x[3], *normed[2], *qkv_rows, *rotated, *attended, *projected, *pre, *hidden, *lowered; float *statistics[2];
 } plain_block;
 static size_t plain_per(const transformer *t) { /* tensors of a block */
-    return 12 - 2 * (size_t)t->rms - 4 * (size_t)t->no_bias + (size_t)(t->no_bias && t->qkv_bias);
+    return 12 - 2 * (size_t)t->rms - 4 * (size_t)t->no_bias + (size_t)(t->no_bias && t->qkv_bias) + 2 * (size_t)t->qk_norm;
 }
 static size_t plain_number(size_t *next, int present) { return present ? (*next)++ : SIZE_MAX; }
 static void plain_numbers(const plain_engine *p, plain_block *b, size_t next) {
@@ -175,6 +175,7 @@ static void plain_numbers(const plain_engine *p, plain_block *b, size_t next) {
     b->norm[0][0] = plain_number(&next, 1); b->norm[0][1] = plain_number(&next, shift);
     b->qkv[0] = plain_number(&next, 1); b->qkv[1] = plain_number(&next, bias || p->t->qkv_bias);
     b->project[0] = plain_number(&next, 1); b->project[1] = plain_number(&next, bias);
+    b->heads[0] = plain_number(&next, p->t->qk_norm); b->heads[1] = plain_number(&next, p->t->qk_norm);
     b->norm[1][0] = plain_number(&next, 1); b->norm[1][1] = plain_number(&next, shift);
     b->up[0] = plain_number(&next, 1); b->up[1] = plain_number(&next, bias);
     b->down[0] = plain_number(&next, 1); b->down[1] = plain_number(&next, bias);
@@ -256,6 +257,22 @@ static memopt_swiglu plain_swiglu(const plain_engine *p, size_t hidden, const vo
     x.rows = p->rows; x.width = hidden; x.type = p->t->type; x.input = in;
     return x;
 }
+/* The norm of a head by itself: its rows are copied out; NULL grad: forward, and into `to`. */
+static void plain_head_norm(plain_engine *p, plain_block *b, size_t head, unsigned char *grad, unsigned char *to) {
+    const transformer *t = p->t; const size_t size = memopt_type_bytes(t->type), w = plain_each(t), row = plain_qkv(t), tensor[2] = { b->heads[head >= t->heads], SIZE_MAX };
+    unsigned char *x = (unsigned char *)plain_new(p, w), *y = (unsigned char *)plain_new(p, w), *at = (grad ? grad : to) + head * w * size; size_t r;
+    memopt_norm n = plain_norm(p, tensor, x, y, (float *)plain_new(p, 2));
+    n.width = w; n.rms = 1; n.shift = NULL;
+    for (r = 0; r < p->rows; ++r) memcpy(x + r * w * size, (unsigned char *)b->qkv_rows + (r * row + head * w) * size, w * size);
+    CHECK(memopt_norm_forward(&p->ops, &n) == MEMOPT_OK);
+    if (grad) {
+        for (r = 0; r < p->rows; ++r) memcpy(y + r * w * size, at + r * row * size, w * size);
+        n.accumulate = p->accumulate || (head && head != t->heads);
+        plain_norm_back(p, n, tensor, y, y);
+    }
+    for (r = 0; r < p->rows; ++r) memcpy(at + r * row * size, y + r * w * size, w * size);
+}
+static size_t plain_normed(const transformer *t) { return t->qk_norm ? t->heads + (t->kv_heads ? t->kv_heads : t->heads) : 0; }
 static void plain_block_forward(plain_engine *p, plain_block *b, size_t segment) {
     const transformer *t = p->t; const size_t c = t->width, e = t->heads * plain_each(t), qkv = plain_qkv(t), h = t->hidden ? t->hidden : 4 * c, up = t->swiglu ? 2 * h : h;
     memopt_norm n; memopt_linear l; memopt_rotary r = plain_rotary(p); memopt_attention a; memopt_activation_args g; memopt_swiglu w; int i;
@@ -267,6 +284,7 @@ static void plain_block_forward(plain_engine *p, plain_block *b, size_t segment)
     l = plain_linear(p, b->qkv, c, qkv, b->normed[0], b->qkv_rows);
     CHECK(memopt_linear_forward(&p->ops, &l) == MEMOPT_OK);
     memcpy(b->rotated, b->qkv_rows, p->rows * qkv * memopt_type_bytes(t->type));
+    for (i = 0; (size_t)i < plain_normed(t); ++i) plain_head_norm(p, b, (size_t)i, NULL, (unsigned char *)b->rotated);
     r.input = r.output = b->rotated;
     if (t->rotary) CHECK(memopt_rotary_forward(&p->ops, &r) == MEMOPT_OK);
     a = plain_attention(p, (unsigned char *)b->rotated); a.output = b->attended;
@@ -312,6 +330,7 @@ static void *plain_block_backward(plain_engine *p, plain_block *b, size_t segmen
     CHECK(memopt_attention_backward(&p->ops, &a) == MEMOPT_OK);
     r.grad_output = r.grad_input = grad_qkv;
     if (t->rotary) CHECK(memopt_rotary_backward(&p->ops, &r) == MEMOPT_OK);
+    { size_t i; for (i = 0; i < plain_normed(t); ++i) plain_head_norm(p, b, i, grad_qkv, NULL); }
     plain_linear_back(p, plain_linear(p, b->qkv, c, qkv, b->normed[0], NULL), b->qkv, grad_qkv, grad_normed);
     return plain_begin_back(p, plain_norm(p, b->norm[0], b->x[0], NULL, b->statistics[0]), b->norm[0], grad_normed, x);
 }
@@ -399,7 +418,7 @@ static transformer parts_packed(void) { /* documents, a window, wide heads, a bi
     static const int32_t positions[14] = { 0, 1, 2, 0, 1, 2, 3, 4, 0, 0, 1, 2, 3, 4 }; transformer t;
     memset(&t, 0, sizeof t);
     t.batch = 2; t.length = 7; t.width = 24; t.heads = 4; t.head_width = 10; t.kv_heads = 2; t.hidden = 20; t.vocabulary = 31;
-    t.rms = t.swiglu = t.rotary = t.no_bias = t.qkv_bias = 1; t.window = 3; t.documents = 4; t.starts = starts;
+    t.rms = t.swiglu = t.rotary = t.no_bias = t.qkv_bias = t.qk_norm = 1; t.window = 3; t.documents = 4; t.starts = starts;
     t.rotary_positions = positions; t.rotary_frequencies = frequencies; t.rotary_magnitude = 1.25f;
     return t;
 }
@@ -530,6 +549,14 @@ static void exact_rotate(double *qkv, const transformer *t) { /* heads of querie
                 x[0] = by * (a * cos(angle) - b * sin(angle)); x[d / 2] = by * (b * cos(angle) + a * sin(angle));
             }
 }
+static void exact_norm_heads(double *qkv, const transformer *t, const double *q, const double *k) {
+    const size_t d = plain_each(t); size_t r, h, i;
+    for (r = 0; r < t->batch * t->length; ++r) for (h = 0; h < plain_normed(t); ++h) {
+        double *x = qkv + r * plain_qkv(t) + h * d, square = 0;
+        for (i = 0; i < d; ++i) square += x[i] * x[i] / (double)d;
+        for (i = 0; i < d; ++i) x[i] *= (h < t->heads ? q : k)[i] / sqrt(square + (t->eps > 0 ? (double)t->eps : 1e-5));
+    }
+}
 static int exact_sees(const transformer *t, size_t i, size_t j) { /* rows of all */
     size_t k = 0;
     if (!t->documents) { if (i / t->length != j / t->length) return 0; }
@@ -567,6 +594,7 @@ static double exact_loss(const parts_model *m, const double *w, const double *ma
         plain_numbers(&p, &b, 2 - (size_t)t->rotary + l * per);
         exact_norm(y, x, t, EXACT_AT(b.norm[0][0]), EXACT_AT(b.norm[0][1]));
         exact_linear(z, y, rows, c, plain_qkv(t), EXACT_AT(b.qkv[0]), EXACT_AT(b.qkv[1]));
+        if (t->qk_norm) exact_norm_heads(z, t, EXACT_AT(b.heads[0]), EXACT_AT(b.heads[1]));
         if (t->rotary) exact_rotate(z, t);
         exact_attention(y, z, t);
         exact_linear(z, y, rows, e, c, EXACT_AT(b.project[0]), EXACT_AT(b.project[1]));

@@ -76,8 +76,11 @@ static inline size_t transformer_half_tensors(const transformer *t, transformer_
 static inline size_t transformer_attention_tensors(const transformer *t, transformer_tensor *list) {
     static const char *const names[6] = { "norm1 scale", "norm1 shift", "qkv", "qkv bias", "project", "project bias" };
 
-    return transformer_half_tensors(t, list, names, transformer_qkv_width(t), transformer_attended_width(t),
-                                    !t->no_bias || t->qkv_bias);
+    (void)transformer_half_tensors(t, list, names, transformer_qkv_width(t), transformer_attended_width(t),
+                                   !t->no_bias || t->qkv_bias);
+    transformer_list(list, TRANSFORMER_QUERY_NORM, "query norm", t->qk_norm ? transformer_head_width(t) : 0, 0);
+    transformer_list(list, TRANSFORMER_KEY_NORM, "key norm", t->qk_norm ? transformer_head_width(t) : 0, 0);
+    return list[TRANSFORMER_KEY_NORM].first + list[TRANSFORMER_KEY_NORM].count;
 }
 
 static inline size_t transformer_mlp_tensors(const transformer *t, transformer_tensor *list) {
@@ -87,6 +90,56 @@ static inline size_t transformer_mlp_tensors(const transformer *t, transformer_t
 }
 
 /* ---- the attention half ---- */
+/* Norms of heads: qkv stays as it is for the backward, and what they make lies in rows as wide. */
+static inline size_t transformer_normed_heads(const transformer *t) { /* queries, then keys */
+    return t->qk_norm ? t->heads + (t->kv_heads ? t->kv_heads : t->heads) : 0;
+}
+
+static inline memopt_norm transformer_head_norm(const transformer_work *w, size_t head, const void *qkv, void *output,
+                                                float *statistics) {
+    const transformer *t = w->shape;
+    const size_t at = head * transformer_head_width(t);
+    memopt_norm n = transformer_norm(w, 0, transformer_at(qkv, at, t->type), transformer_at(output, at, t->type),
+                                     statistics ? statistics + 2 * w->rows * head : NULL);
+
+    n.width = transformer_head_width(t);
+    n.stride = transformer_qkv_width(t);
+    n.rms = 1;
+    n.scale = transformer_weights(w, head < t->heads ? TRANSFORMER_QUERY_NORM : TRANSFORMER_KEY_NORM);
+    n.shift = NULL;
+    return n;
+}
+
+static inline memopt_status transformer_heads_forward(const transformer_work *w, const void *qkv, void *normed,
+                                                      float *statistics) {
+    memopt_status s = MEMOPT_OK;
+    size_t head;
+
+    for (head = 0; head < transformer_normed_heads(w->shape) && !s; ++head) {
+        const memopt_norm n = transformer_head_norm(w, head, qkv, normed, statistics);
+
+        s = memopt_norm_forward(&w->ops, &n);
+    }
+    return s;
+}
+
+static inline memopt_status transformer_heads_backward(const transformer_work *w, const void *qkv, float *statistics,
+                                                       void *grads) {
+    const transformer *t = w->shape;
+    memopt_status s = MEMOPT_OK;
+    size_t head;
+
+    for (head = 0; head < transformer_normed_heads(t) && !s; ++head) {
+        memopt_norm n = transformer_head_norm(w, head, qkv, NULL, statistics);
+
+        n.grad_output = n.grad_input = transformer_at(grads, head * n.width, t->type);
+        n.grad_scale = w->gradients[head < t->heads ? TRANSFORMER_QUERY_NORM : TRANSFORMER_KEY_NORM];
+        n.accumulate = transformer_accumulates(w) || (head && head != t->heads);
+        s = memopt_norm_backward(&w->ops, &n);
+    }
+    return s;
+}
+
 /* Queries and keys lie side by side in a row: they are rotated as the heads of both. */
 static inline memopt_rotary transformer_rotary(const transformer *t) {
     memopt_rotary r;
@@ -105,7 +158,8 @@ static inline memopt_rotary transformer_rotary(const transformer *t) {
     return r;
 }
 
-static inline memopt_attention transformer_attention(const transformer *t, void *qkv) {
+/* turned: where queries and keys are, as attention takes them; the values are in qkv. */
+static inline memopt_attention transformer_attention(const transformer *t, void *turned, void *qkv) {
     memopt_attention a;
 
     memset(&a, 0, sizeof a);
@@ -119,8 +173,8 @@ static inline memopt_attention transformer_attention(const transformer *t, void 
     a.documents = t->documents;
     a.starts = t->starts;
     a.type = t->type;
-    a.queries = qkv;
-    a.keys = transformer_at(qkv, transformer_attended_width(t), t->type);
+    a.queries = turned;
+    a.keys = transformer_at(turned, transformer_attended_width(t), t->type);
     a.values = transformer_at(qkv, transformer_attended_width(t) + transformer_kv_width(t), t->type);
     a.query_stride = a.kv_stride = transformer_qkv_width(t);
     return a;
@@ -132,18 +186,20 @@ static inline memopt_status transformer_attention_forward(const memopt_tape_call
     void *qkv = transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_qkv_width(t));
     /* until then, the normed rows */
     void *attended = transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_plane(t, transformer_attended_width(t)));
+    void *turned = t->qk_norm ? transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_qkv_width(t)) : qkv;
     const memopt_linear linear = transformer_linear(&w, TRANSFORMER_QKV, attended, qkv);
     memopt_rotary rotary = transformer_rotary(t);
-    memopt_attention attention = transformer_attention(t, qkv);
+    memopt_attention attention = transformer_attention(t, turned, qkv);
     void *room[2] = { NULL, NULL };
     memopt_status s;
 
     if (t->attention) t->attention->take_fn(call, &attention, room);
     w.ops = memopt_ops_in(call, &t->ops);
-    rotary.input = rotary.output = qkv;
+    rotary.input = rotary.output = turned;
     attention.output = attended;
     s = transformer_norm_forward(&w, TRANSFORMER_NORM_SCALE, call->input, attended, NULL);
     if (!s) s = memopt_linear_forward(&w.ops, &linear);
+    if (!s) s = transformer_heads_forward(&w, qkv, turned, NULL);
     if (!s && t->rotary) s = memopt_rotary_forward(&w.ops, &rotary);
     if (s) return s;
     s = t->attention ? t->attention->run_fn(call, &w.ops, &attention, room)
@@ -158,8 +214,11 @@ static inline memopt_status transformer_attention_backward(const memopt_tape_cal
     void *attended = transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_plane(t, transformer_attended_width(t)));
     void *grad_qkv = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_plane(t, transformer_qkv_width(t)));
     float *statistics = transformer_take_statistics(&w);
+    void *turned = t->qk_norm ? transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_qkv_width(t)) : qkv;
+    float *of_heads = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH,
+                                                2 * w.rows * transformer_normed_heads(t) * sizeof(float));
     memopt_rotary rotary = transformer_rotary(t);
-    memopt_attention attention = transformer_attention(t, qkv);
+    memopt_attention attention = transformer_attention(t, turned, qkv);
     void *room[2] = { NULL, NULL };
     const void *grad;
     memopt_status s;
@@ -168,6 +227,9 @@ static inline memopt_status transformer_attention_backward(const memopt_tape_cal
     w.ops = memopt_ops_in(call, &t->ops);
     s = transformer_half_backward(&w, grad_qkv, &grad); /* attended becomes its own gradient: */
     if (!s) s = transformer_linear_backward(&w, TRANSFORMER_PROJECT, attended, grad, attended);
+    if (!s) s = transformer_heads_forward(&w, qkv, turned, of_heads);
+    rotary.input = rotary.output = turned;
+    if (!s && t->rotary && t->qk_norm) s = memopt_rotary_forward(&w.ops, &rotary);
     if (s) return s;
     attention.grad_output = attended;
     attention.grad_queries = grad_qkv;
@@ -177,6 +239,7 @@ static inline memopt_status transformer_attention_backward(const memopt_tape_cal
                      : memopt_attention_backward(&w.ops, &attention);
     rotary.grad_output = rotary.grad_input = grad_qkv;
     if (!s && t->rotary) s = memopt_rotary_backward(&w.ops, &rotary);
+    if (!s) s = transformer_heads_backward(&w, qkv, of_heads, grad_qkv);
     if (!s) s = transformer_norm_forward(&w, TRANSFORMER_NORM_SCALE, call->input, attended, statistics);
     if (!s) s = transformer_linear_backward(&w, TRANSFORMER_QKV, attended, grad_qkv, attended);
     if (!s) s = transformer_half_end(&w, statistics, attended);

@@ -3,7 +3,7 @@
    What it is   One description for all parts. All zero but the sizes it is GPT-2: layer norm, GELU, learned positions,
                 biases, causal, tied head. With rms, swiglu, rotary, no_bias and untied set, and kv_heads, it is Llama
                 2; with rotary_base and rotary_frequencies (rotary_scaling.h) Llama 3, with window Mistral, with
-                qkv_bias Qwen2; SmolLM is Llama with a tied head.
+                qkv_bias Qwen2, with head_width and qk_norm Qwen3; SmolLM is Llama with a tied head.
    Parameters   A part, which is a segment of a tape, has one array of weights and one of gradients; those of a chain
                 lie one after the other, in the order of the parts. The parts' functions, such as
                 transformer_attention_tensors(), list what is where: name, first element, elements, columns. What a
@@ -69,6 +69,7 @@ typedef struct transformer { /* zero it, then set what you need; parts point to 
     int    rotary;           /* 1: rotary positions, in the attention; 0: learned ones, in the embedding */
     int    no_bias;          /* 1: linear layers without biases */
     int    qkv_bias;         /* 1: but queries, keys and values have one */
+    int    qk_norm;          /* 1: RMS norm of each head of queries and keys, before they are rotated */
     int    not_causal;       /* 1: every token sees all of its sequence */
     int    untied;           /* 1: the head has weights of its own; 0: they are the token embedding */
     float  eps;              /* of norms; 0 = 1e-5 */
@@ -107,7 +108,7 @@ typedef struct transformer_part { /* what every part has, and its callbacks know
 } transformer_part;
 
 typedef size_t transformer_tensors_fn(const transformer *shape, transformer_tensor *list); /* returns the elements */
-enum { TRANSFORMER_TENSORS_MAX = 6 };
+enum { TRANSFORMER_TENSORS_MAX = 8 };
 
 typedef struct transformer_chain { /* zero it, then set what there is */
     const transformer   *shape;

@@ -2980,7 +2980,7 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
 typedef struct memopt_norm {
     size_t      rows, width;
     size_t      stride;         /* elements from row to row of input, output and their gradients; 0 = width. More where
-                                   a row is part of another, as a head of queries is: what lies between is not touched */
+                                   a row is part of another, as of a head: what lies between is not touched */
     int         rms;            /* 1: x / root of the mean of squares, without mean and shift */
     float       eps;            /* 0 = 1e-5 */
     memopt_type type, weight_type, gradient_type;

@@ -33,7 +33,7 @@ typedef struct adapter { /* zero it, then set what you need */
     void       *work;        /* adapter_work_bytes(), aligned to 64; not kept between calls */
 } adapter;
 
-enum { ADAPTER_ROWS = 64 };  /* whose dropped input is in work at a time: a multiple of 32, so that no bit depends on it */
+enum { ADAPTER_ROWS = 64 };  /* whose dropped input is in work at a time: a multiple of 32, so no bit depends on it */
 
 /* Gradients of `low`, and some rows of dropped input. */
 static inline size_t adapter_work_bytes(const memopt_linear *x, const adapter *a) {
@@ -176,8 +176,8 @@ static inline memopt_status adapter_grad_a(const memopt_ops *ops, const memopt_l
         rows = step < x->rows - row ? step : x->rows - row;
         input = adapter_input(ops, x, a, row, rows, &s);
         if (!s) {
-            memopt_product p = adapter_product(a->rank, x->inputs, rows, grad_low + row * a->rank, MEMOPT_TYPE_F32, input,
-                                               x->type, a->grad_a, a->gradient_type);
+            memopt_product p = adapter_product(a->rank, x->inputs, rows, grad_low + row * a->rank, MEMOPT_TYPE_F32,
+                                               input, x->type, a->grad_a, a->gradient_type);
             p.left_transposed = 1;
             p.left_stride = a->rank;
             p.accumulate = a->accumulate || row;

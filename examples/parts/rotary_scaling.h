@@ -1,7 +1,7 @@
 /* rotary_scaling.h - frequencies of rotary positions for a context longer than the one that a model was trained on.
 
    What it does   Fills the `frequencies` of a memopt_rotary by the rule that a model's config names in rope_scaling:
-                  linear, llama3, yarn. Slow pairs are stretched, fast ones stay; which are slow is what rules differ in.
+                  linear, llama3, yarn. Slow pairs are stretched, fast ones stay; rules differ in which are slow.
    How to use     double f[64]; rotary_powers(f, 128, 500000); rotary_llama3(f, 128, 8, 1, 4, 8192);
                   x.frequencies = f. YaRN multiplies sines and cosines as well: x.magnitude = rotary_yarn(...).
    What it costs  rotated / 2 doubles, filled once.

@@ -111,7 +111,7 @@
      OPERATORS              no logits, attention matrices, masks, copies: head, attention, layer (with host_threads)
           api_ops           what all operators take
      api_ gemm              the product of matrices by wide code
-          tiles             products of bf16 by matrix units
+          tiles             products of bf16 by matrix units or dot products
           product           the product of matrices: yours, or the built-in one
      api_ newton_schulz     a matrix made nearly orthogonal, for the optimizer Muon
           row_kernels       what is done along a row: conversions, sums, exponentials, activations
@@ -439,7 +439,7 @@ typedef struct memopt_threads { /* all zero = run on the calling thread, at the 
 #define MEMOPT_SIMD_NEON        2 /* aarch64 */
 #define MEMOPT_SIMD_AVX2        3 /* with FMA and F16C */
 #define MEMOPT_SIMD_AVX512      4 /* F, BW, DQ, VL, VBMI, VBMI2: Ice Lake, Zen 4 and later */
-#define MEMOPT_SIMD_AVX512_BF16 5
+#define MEMOPT_SIMD_AVX512_BF16 5 /* and dot products of bf16: Zen 4, Sapphire Rapids and later */
 #define MEMOPT_SIMD_AMX         6 /* matrix units for bf16, on Linux: Sapphire Rapids and later */
 
 typedef enum memopt_open_mode {
@@ -12178,8 +12178,9 @@ MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap) {
    Trap       A compiler may fuse a * b + c written with intrinsics into one rounding, where it is allowed to (gcc by
               default). So no product here is an operand of a plain sum: it is fmaf, and _mm256_fmadd_ps.
               -ffast-math replaces divisions and is outside the promise of equal bits.
-   Cost       A look at a word that the compiler's runtime filled in at start. Where there are matrix units, a system
-              call more, a tenth of a microsecond: what Linux granted is not kept, as there are no variables. */
+   Cost       A look at a word that the compiler's runtime filled in at start. For products more, as there are no
+              variables to keep it: where there are matrix units, a system call, a tenth of a microsecond; where there
+              are dot products of bf16 in their place, some of them, to see whether they add in the order of `gemm`. */
 
 #if !defined(MEMOPT_NO_SIMD) && (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDACC__) \
     && (!defined(_WIN32) || defined(__clang__)) /* gcc does not align wide variables on the stack of Win64 (bug
@@ -12199,7 +12200,7 @@ MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap) {
 #      define MEMOPT_I_AVX512_BF16 __attribute__((target(MEMOPT_I_AVX512_SET ",avx512bf16")))
 #    endif
 #    define MEMOPT_I_AVX512      __attribute__((target(MEMOPT_I_AVX512_SET)))
-#    if defined(MEMOPT_I_TILES_EMULATED) /* and here */
+#    if defined(MEMOPT_I_X86_16) && defined(MEMOPT_I_TILES_EMULATED) /* and here */
 #      define MEMOPT_I_AMX MEMOPT_I_AVX512_BF16
 #    elif defined(MEMOPT_I_X86_16) && defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_MEMORY__) \
         && (defined(__clang__) ? __clang_major__ + 0 >= 12 : __GNUC__ >= 11)
@@ -12285,7 +12286,7 @@ static int memopt_i_simd_widest(int asked) {
         || !__builtin_cpu_supports("avx512vbmi2")) return MEMOPT_SIMD_AVX2;
     if (!__builtin_cpu_supports("avx512bf16")) return MEMOPT_SIMD_AVX512;
 #    if defined(MEMOPT_I_TILES_EMULATED)
-    return MEMOPT_SIMD_AMX;
+    if (asked >= MEMOPT_SIMD_AMX) return MEMOPT_SIMD_AMX;
 #    elif defined(MEMOPT_I_AMX)
     if (asked >= MEMOPT_SIMD_AMX && memopt_i_tiles_granted()) return MEMOPT_SIMD_AMX;
 #    endif
@@ -12298,7 +12299,55 @@ static int memopt_i_simd_widest(int asked) {
 #endif
 }
 
-MEMOPT_API int memopt_simd_best(void) { return memopt_i_simd_widest(INT_MAX); }
+#if defined(MEMOPT_I_X86_16)
+MEMOPT_I_AVX512 static inline __m512i memopt_i_dots_bits(const uint32_t *p, uint32_t kept, uint32_t set) {
+    return _mm512_or_si512(_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32((int)kept)),
+                           _mm512_set1_epi32((int)set));
+}
+
+/* Does vdpbf16ps add as products of bf16 are defined: the high words' product first, then the low words', each by a
+   fused multiply-add with denormals as 0? 512 products tell, beside multiply-adds in that mode: of any exponent; around
+   the smallest float; where it matters that tininess is judged after rounding; and of denormals. The bits are pi's. */
+MEMOPT_I_AVX512_BF16 MEMOPT_I_NOINLINE static int memopt_i_dots_hold(void) {
+    static const uint32_t pi[32] = {
+        0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0x082efa98, 0xec4e6c89,
+        0x452821e6, 0x38d01377, 0xbe5466cf, 0x34e90c6c, 0xc0ac29b7, 0xc97c50dd, 0x3f84d5b5, 0xb5470917,
+        0x9216d5d9, 0x8979fb1b, 0xd1310ba6, 0x98dfb5ac, 0x2ffd72db, 0xd01adfb7, 0xb8e1afed, 0x6a267e96,
+        0xba7c9045, 0xf12c7f99, 0x24a19947, 0xb3916cf7, 0x0801f2e2, 0x858efc16, 0x636920d8, 0x71574e69
+    };
+    static const uint32_t kinds[4][5] = { /* bits kept and set: of the factors, of either one; of the sum */
+        { 0x83ff83ff, 0x3c003c00, 0x3c003c00, 0x83ffffff, 0x3c000000 },
+        { 0x83ff83ff, 0x1c001c00, 0x1c001c00, 0x81ffffff, 0x00000000 },
+        { 0x807f807f, 0x19801980, 0x19801980, 0x80000000, 0x00800000 },
+        { 0x807f807f, 0x00000000, 0x7e007e00, 0x80000000, 0x00000000 }
+    };
+    const __m512i high = _mm512_set1_epi32(-65536);
+    const unsigned mode = _mm_getcsr();
+    volatile size_t first = 0; /* read and written while the mode is set, as is what depends on them */
+    volatile unsigned differ;
+    __m512i all = _mm512_setzero_si512();
+    size_t i;
+
+    _mm_setcsr(0x9fc0); /* both bits for denormals; to nearest; and nothing stops the program */
+    for (i = first; i < 16; ++i) {
+        const uint32_t *k = kinds[i % 4];
+        const __m512i x = memopt_i_dots_bits(pi + i, k[0], k[1]);
+        const __m512i y = memopt_i_dots_bits(pi + (5 * i + 3) % 17, k[0], k[2]);
+        const __m512i z = memopt_i_dots_bits(pi + (7 * i + 1) % 17, k[3], k[4]);
+        const __m512 dot = _mm512_dpbf16_ps(_mm512_castsi512_ps(z), (__m512bh)x, (__m512bh)y);
+        __m512 sum = _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_and_si512(x, high)),
+                                     _mm512_castsi512_ps(_mm512_and_si512(y, high)), _mm512_castsi512_ps(z));
+
+        sum = _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_slli_epi32(x, 16)),
+                              _mm512_castsi512_ps(_mm512_slli_epi32(y, 16)), sum);
+        all = _mm512_or_si512(all, _mm512_xor_si512(_mm512_castps_si512(dot), _mm512_castps_si512(sum)));
+    }
+    differ = _mm512_test_epi32_mask(all, all);
+    _mm_setcsr(mode);
+    memopt_i_zeroupper();
+    return !differ;
+}
+#endif
 
 /* The end of wide work. gcc forgets to clear the upper halves of the registers at -O1, at -Os and before some tail
    calls, and then every float instruction that follows takes fifty times as long. */
@@ -12315,9 +12364,18 @@ static int memopt_i_level_up_to(const memopt_threads *threads, int most) {
     return asked < widest ? asked : widest;
 }
 
-static int memopt_i_simd_level(const memopt_threads *threads) { return memopt_i_level_up_to(threads, INT_MAX); }
+/* Of products. */
+static int memopt_i_simd_level(const memopt_threads *threads) {
+    const int level = memopt_i_level_up_to(threads, INT_MAX);
+#if defined(MEMOPT_I_X86_16)
+    if (level == MEMOPT_SIMD_AVX512_BF16 && !memopt_i_dots_hold()) return MEMOPT_SIMD_AVX512;
+#endif
+    return level;
+}
 
-/* Of code without a use for matrix units, which does not ask Linux for them: the permission changes the process. */
+MEMOPT_API int memopt_simd_best(void) { return memopt_i_simd_level(NULL); }
+
+/* Of code without products, which does not ask Linux for matrix units: the permission changes the process. */
 static int memopt_i_lane_level(const memopt_threads *threads) {
     return memopt_i_level_up_to(threads, MEMOPT_SIMD_AVX512_BF16);
 }
@@ -27276,7 +27334,7 @@ static void memopt_i_gemm_wide(memopt_i_gemm_work *w, const memopt_threads *thre
 MEMOPT_I_SMALL_END
 
 /* @section tiles : gemm api_gemm
-   Products of bf16 by matrix units (AMX).
+   Products of bf16 by matrix units (AMX), or by dot products of pairs (AVX512_BF16).
    Problem    A matrix unit multiplies 16 x 32 by 32 x 16 numbers in 16 cycles, twenty times as fast as wide code; what
               feeds it has to be as fast.
    Idea       Operands are packed as the unit reads them: the left one as rows of 32 depths, the right one as pairs of
@@ -27284,7 +27342,11 @@ MEMOPT_I_SMALL_END
               operand of a chunk is packed once for all rows and lies in the second-level cache; the left one comes by
               strips of 32 rows. Walks of a strip over all columns go as deep as `inner`, then further: so that part of
               the strip stays in the first-level cache.
-   Bits       Those of `gemm`: its definition is what the unit does.
+   Pairs      Without the unit vdpbf16ps adds two products to each of 16 sums: that of the high words, then that of the
+              low ones. So a pair holds two successive depths of one chain, the earlier one in its high word: (0, 2) and
+              (1, 3) take turns. Eight steps make a block's chain. Four rows of two vectors have both chains in
+              registers, 16 that do not wait for each other, as many as hide six cycles of two instructions each.
+   Bits       Those of `gemm`: its definition is what the unit does. Dot products make the same steps in the same order.
    Sums       Between two walks they lie where they belong, if that is a whole tile of floats; at edges they are copied
               out and in. What will be rounded, or worked on at the end, is carried in scratch.
    Band       Blocks of 32 x 32 that its diagonals cross are for wide code, which leaves out what takes no part. In the
@@ -27293,8 +27355,7 @@ MEMOPT_I_SMALL_END
               cache. The right operand is read past the cache, or it evicts the strip. gcc does not know that tile
               instructions read and write memory: hence the barriers. */
 
-#if defined(MEMOPT_I_AMX)
-#  define MEMOPT_I_BARRIER() __asm__ volatile("" : : : "memory")
+#if defined(MEMOPT_I_X86_16)
 enum { MEMOPT_I_TILES = 32, MEMOPT_I_TILES_PAIR = 1024 }; /* rows or columns of two tiles; numbers in them */
 
 typedef struct memopt_i_tiles_work {
@@ -27304,6 +27365,7 @@ typedef struct memopt_i_tiles_work {
     size_t down;                 /* chunks below one another */
     int    is_direct;            /* a left operand whose rows are whole is read where it lies */
     int    carries;              /* sums are carried in scratch */
+    int    by_dots;              /* dot products of pairs: another order of depths, denormals are 0 by the mode */
 } memopt_i_tiles_work;
 
 typedef struct memopt_i_tiles_chunk {
@@ -27321,7 +27383,7 @@ typedef struct memopt_i_tiles_walk {
     const float *from;                /* NULL = zeros */
     float       *to;
     size_t       from_row, to_row;
-    size_t       blocks;
+    size_t       rows, blocks;        /* rows: of sums that are wanted */
     const unsigned char *ahead;       /* lines to fetch: `ahead_rows` rows, some lines side by side */
     size_t       ahead_row, ahead_rows, ahead_lines;
 } memopt_i_tiles_walk;
@@ -27365,10 +27427,26 @@ MEMOPT_I_AVX512 static __m512i memopt_i_tiles_line(const uint16_t *p, size_t n) 
     return _mm512_maskz_loadu_epi16(n < 32 ? ((__mmask32)1 << n) - 1 : 0xffffffffu, p);
 }
 
+/* The order of depths in a line of pairs for dot products, and back. */
+MEMOPT_I_AVX512 static __m512i memopt_i_dots_line(__m512i x) {
+    return _mm512_shufflehi_epi16(_mm512_shufflelo_epi16(x, 0x72), 0x72); /* 2, 0, 3, 1 */
+}
+
+MEMOPT_I_AVX512 static void memopt_i_dots_line_back(uint16_t *to, const void *from) {
+    const __m512i x = _mm512_shufflelo_epi16(_mm512_loadu_si512(from), 0x8d); /* 1, 3, 0, 2 */
+    _mm512_storeu_si512(to, _mm512_shufflehi_epi16(x, 0x8d));
+}
+
+/* The same of lines: which of them is the r-th. */
+static size_t memopt_i_tiles_nth(size_t r, int by_dots) {
+    static const unsigned char order[4] = { 2, 0, 3, 1 };
+    return by_dots ? r - r % 4 + order[r % 4] : r;
+}
+
 /* Two tiles: n of 32 rows (of the right operand columns) from i on, `depth` of 32 depths from k on. The rest is 0.
    Lines of depths come out as rows, lines of rows as pairs of depths; the other way is a transpose more. */
 MEMOPT_I_AVX512 static void memopt_i_tiles_pack(uint16_t *to, const memopt_i_gemm_side *s, size_t i, size_t n, size_t k,
-                                                size_t depth, int is_right) {
+                                                size_t depth, int is_right, int by_dots) {
     const uint16_t *p = (const uint16_t *)memopt_i_gemm_at(s, i, k);
     const size_t wide = s->transposed ? n : depth, lines = s->transposed ? depth : n;
     const __m512i low = _mm512_cvtepu16_epi32(_mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
@@ -27377,11 +27455,15 @@ MEMOPT_I_AVX512 static void memopt_i_tiles_pack(uint16_t *to, const memopt_i_gem
     const __m512i second = _mm512_add_epi16(first, _mm512_set1_epi16(16));
     size_t r;
 
-    for (r = 0; r < 32 && !s->transposed; ++r)
-        _mm512_storeu_si512(to + 32 * r, memopt_i_tiles_line(r < lines ? p + r * s->stride : p, r < lines ? wide : 0));
-    for (r = 0; r < 32 && s->transposed; r += 2) {
+    for (r = 0; r < 32 && !s->transposed; ++r) {
         const __m512i x = memopt_i_tiles_line(r < lines ? p + r * s->stride : p, r < lines ? wide : 0);
-        const __m512i y = memopt_i_tiles_line(r + 1 < lines ? p + (r + 1) * s->stride : p, r + 1 < lines ? wide : 0);
+
+        _mm512_storeu_si512(to + 32 * r, by_dots ? memopt_i_dots_line(x) : x);
+    }
+    for (r = 0; r < 32 && s->transposed; r += 2) {
+        const size_t low = memopt_i_tiles_nth(r, by_dots), up = memopt_i_tiles_nth(r + 1, by_dots);
+        const __m512i x = memopt_i_tiles_line(low < lines ? p + low * s->stride : p, low < lines ? wide : 0);
+        const __m512i y = memopt_i_tiles_line(up < lines ? p + up * s->stride : p, up < lines ? wide : 0);
 
         _mm512_storeu_si512(to + 16 * r, _mm512_permutex2var_epi16(x, first, y));
         _mm512_storeu_si512(to + 16 * r + MEMOPT_I_TILES_PAIR / 2, _mm512_permutex2var_epi16(x, second, y));
@@ -27408,7 +27490,7 @@ static void memopt_i_tiles_pack_right(const memopt_i_tiles_chunk *c) {
 
         memopt_i_tiles_pack(to, s, c->j + MEMOPT_I_TILES * panel,
                             memopt_i_min(MEMOPT_I_TILES, c->columns - MEMOPT_I_TILES * panel), c->at + 32 * b,
-                            memopt_i_min(32, c->depth - 32 * b), 1);
+                            memopt_i_min(32, c->depth - 32 * b), 1, c->tiles->by_dots);
     }
 }
 
@@ -27419,17 +27501,27 @@ static void memopt_i_tiles_pack_left(const memopt_i_tiles_chunk *c, size_t i, si
     uint16_t pair[MEMOPT_I_TILES_PAIR];
     size_t b, r;
 
-    if (!s->transposed && c->depth % 32 == 0) {
+    if (!s->transposed && c->depth % 32 == 0 && !c->tiles->by_dots) {
         for (r = 0; r < n; ++r) memcpy(c->strip + r * row, memopt_i_gemm_at(s, i + r, c->at), 2 * c->depth);
         return;
     }
     for (b = 0; b < c->depth; b += 32) {
-        memopt_i_tiles_pack(pair, s, i, n, c->at + b, memopt_i_min(32, c->depth - b), 0);
+        memopt_i_tiles_pack(pair, s, i, n, c->at + b, memopt_i_min(32, c->depth - b), 0, c->tiles->by_dots);
         for (r = 0; r < 32; ++r) memcpy(c->strip + r * row + 2 * b, pair + 32 * r, 64);
     }
 }
 
 /* ---- the walk ---- */
+/* What a block has fetched for later: a share of its lines. */
+static inline void memopt_i_tiles_fetch(const memopt_i_tiles_walk *w, size_t block, size_t share) {
+    size_t r, line;
+
+    for (r = block * share; r < memopt_i_min(block * share + share, w->ahead_rows); ++r)
+        for (line = 0; line < w->ahead_lines; ++line) MEMOPT_I_FETCH_L2(w->ahead + r * w->ahead_row, 64 * line);
+}
+
+#  if defined(MEMOPT_I_AMX)
+#    define MEMOPT_I_BARRIER() __asm__ volatile("" : : : "memory")
 MEMOPT_I_AMX static void memopt_i_tiles_begin(void) { /* eight tiles of 16 rows of 64 bytes */
     static const unsigned char config[64] = {
         1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0,
@@ -27470,8 +27562,8 @@ MEMOPT_I_AMX static void memopt_i_tiles_store_sums(float *to, size_t row) {
 MEMOPT_I_AMX static void memopt_i_tiles_multiply(const memopt_i_tiles_walk *w) {
     const unsigned char *left = w->left, *right = w->right;
     const long row = (long)w->left_row;
-    const size_t share = memopt_i_ceil_div(w->ahead_rows, w->blocks); /* of what is to be fetched, in each block */
-    size_t b, r, line;
+    const size_t share = memopt_i_ceil_div(w->ahead_rows, w->blocks);
+    size_t b;
 
     MEMOPT_I_BARRIER();
     memopt_i_tiles_load_sums(w->from, w->from_row);
@@ -27484,11 +27576,97 @@ MEMOPT_I_AMX static void memopt_i_tiles_multiply(const memopt_i_tiles_walk *w) {
         _tile_loadd(5, left + 16 * w->left_row, row);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
-        for (r = b * share; r < memopt_i_min(b * share + share, w->ahead_rows); ++r)
-            for (line = 0; line < w->ahead_lines; ++line) MEMOPT_I_FETCH_L2(w->ahead + r * w->ahead_row, 64 * line);
+        memopt_i_tiles_fetch(w, b, share);
     }
     memopt_i_tiles_store_sums(w->to, w->to_row);
     MEMOPT_I_BARRIER();
+}
+#  endif
+
+typedef struct memopt_i_dots_chain { __m512 a[4], b[4]; } memopt_i_dots_chain; /* of four rows and both tiles */
+
+MEMOPT_I_AVX512_BF16 static inline MEMOPT_I_ALWAYS_INLINE void memopt_i_dots_zero(memopt_i_dots_chain *s) {
+    size_t r;
+
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < 4; ++r) s->a[r] = s->b[r] = _mm512_setzero_ps();
+}
+
+/* Two depths of one chain. */
+MEMOPT_I_AVX512_BF16 static inline MEMOPT_I_ALWAYS_INLINE void memopt_i_dots_step(memopt_i_dots_chain *s,
+                                                                                 const unsigned char *left, size_t row,
+                                                                                 const unsigned char *right) {
+    const __m512bh a = (__m512bh)_mm512_loadu_si512(right);
+    const __m512bh b = (__m512bh)_mm512_loadu_si512(right + MEMOPT_I_TILES_PAIR);
+    size_t r;
+
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < 4; ++r) {
+        __m512bh x;
+        int pair;
+
+        memcpy(&pair, left + r * row, sizeof pair);
+        x = (__m512bh)_mm512_set1_epi32(pair);
+        s->a[r] = _mm512_dpbf16_ps(s->a[r], x, a);
+        s->b[r] = _mm512_dpbf16_ps(s->b[r], x, b);
+    }
+}
+
+/* Four rows of a block, while denormals are 0. */
+MEMOPT_I_AVX512_BF16 static void memopt_i_dots_rows(const unsigned char *left, size_t row, const unsigned char *right,
+                                                    const float *from, size_t from_row, float *to, size_t to_row) {
+    const unsigned char *end = right + MEMOPT_I_TILES_PAIR;
+    memopt_i_dots_chain even, odd;
+    size_t r;
+
+    memopt_i_dots_zero(&even);
+    memopt_i_dots_zero(&odd);
+    for (; right < end; right += 128, left += 8) {
+        memopt_i_dots_step(&even, left, row, right);
+        memopt_i_dots_step(&odd, left + 4, row, right + 64);
+    }
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < 4; ++r, from += from_row, to += to_row) {
+        _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(from), _mm512_add_ps(even.a[r], odd.a[r])));
+        _mm512_storeu_ps(to + 16, _mm512_add_ps(_mm512_loadu_ps(from + 16), _mm512_add_ps(even.b[r], odd.b[r])));
+    }
+}
+
+/* A block for all rows, then the next: so that of each operand one block is read again, and between blocks the sums. */
+MEMOPT_I_AVX512_BF16 static void memopt_i_dots_multiply(const memopt_i_tiles_walk *w) {
+    const unsigned char *left = w->left, *right = w->right;
+    const size_t share = memopt_i_ceil_div(w->ahead_rows, w->blocks);
+    const float *from = w->from ? w->from : memopt_i_gemm_zeros;
+    size_t from_row = w->from ? w->from_row : 0;
+    __m512 sums[MEMOPT_I_TILES_PAIR / 16]; /* whole lines, whatever the rows of the result are */
+    size_t b, r;
+
+    for (b = 0; b < w->blocks; ++b, left += w->left_step, right += 2 * MEMOPT_I_TILES_PAIR) {
+        const int is_last = b + 1 == w->blocks;
+        float *to = is_last ? w->to : (float *)(void *)sums;
+        const size_t to_row = is_last ? w->to_row : MEMOPT_I_TILES;
+
+        memopt_i_tiles_fetch(w, b, share);
+        for (r = 0; r < w->rows; r += 4)
+            memopt_i_dots_rows(left + r * w->left_row, w->left_row, right, from + r * from_row, from_row,
+                               to + r * to_row, to_row);
+        from = to;
+        from_row = to_row;
+    }
+}
+
+static void memopt_i_tiles_walk_run(const memopt_i_tiles_chunk *c, const memopt_i_tiles_walk *w) {
+    uint64_t mode;
+
+#  if defined(MEMOPT_I_AMX)
+    if (!c->tiles->by_dots) {
+        memopt_i_tiles_multiply(w);
+        return;
+    }
+#  endif
+    mode = memopt_i_chains_begin(c->tiles->work);
+    memopt_i_dots_multiply(w);
+    memopt_i_chains_end(c->tiles->work, mode);
 }
 
 /* ---- where sums begin and end ---- */
@@ -27583,7 +27761,8 @@ static void memopt_i_tiles_cross(const memopt_i_tiles_chunk *c, memopt_i_tiles_w
     const memopt_i_gemm_work *w = c->tiles->work;
     const size_t strip_row = memopt_i_tiles_strip_row(c->depth);
     float left[MEMOPT_I_TILES_PAIR], right[MEMOPT_I_TILES_PAIR];
-    const unsigned char *packed;
+    const void *packed;
+    uint16_t line[32];
     memopt_i_gemm_tile t;
     size_t r, depth, row;
     const uint64_t mode = memopt_i_chains_begin(w);
@@ -27591,9 +27770,11 @@ static void memopt_i_tiles_cross(const memopt_i_tiles_chunk *c, memopt_i_tiles_w
     for (; at < end; at += depth) {
         depth = memopt_i_min(end - at, 32);
         w->kernels->pack(right, &w->right, c->j + j, n, at, depth);
-        packed = c->strip + 2 * (at - c->at);
-        for (r = 0; r < m; ++r)
-            memopt_i_to_f32(w->level, left + 32 * r, packed + r * strip_row, MEMOPT_TYPE_BF16, depth);
+        for (r = 0; r < m; ++r) {
+            packed = c->strip + r * strip_row + 2 * (at - c->at);
+            if (c->tiles->by_dots) memopt_i_dots_line_back(line, packed);
+            memopt_i_to_f32(w->level, left + 32 * r, c->tiles->by_dots ? line : packed, MEMOPT_TYPE_BF16, depth);
+        }
         for (row = 0; row < m; row += w->tall_tile) {
             memset(&t, 0, sizeof t);
             t.rows = memopt_i_min(w->tall_tile, m - row);
@@ -27648,7 +27829,7 @@ static void memopt_i_tiles_whole(const memopt_i_tiles_chunk *c, memopt_i_tiles_w
     walk->left_step = 64;
     walk->right = c->block + (j / MEMOPT_I_TILES * blocks + block) * 2 * MEMOPT_I_TILES_PAIR;
     walk->blocks = memopt_i_tiles_blocks(end - at);
-    memopt_i_tiles_multiply(walk);
+    memopt_i_tiles_walk_run(c, walk);
     walk->from = walk->to;
     walk->from_row = walk->to_row;
 }
@@ -27674,6 +27855,7 @@ static void memopt_i_tiles_tile(const memopt_i_tiles_chunk *c, memopt_i_tiles_wa
     const memopt_i_band_span s = memopt_i_tiles_span_of(w, c->i + i, m);
     float *sums = memopt_i_tiles_sums(c, i, j, is_whole, &walk->to_row);
 
+    walk->rows = m;
     walk->to = sums ? sums : c->edge;
     walk->from = walk->to;
     walk->from_row = walk->to_row;
@@ -27703,6 +27885,18 @@ static void memopt_i_tiles_strip(const memopt_i_tiles_chunk *c, size_t i) {
         }
 }
 
+/* Before and after a chunk: who uses matrix units configures them, and leaves nothing behind in the thread. */
+static void memopt_i_tiles_configure(const memopt_i_tiles_work *t, int begin) {
+#  if defined(MEMOPT_I_AMX)
+    if (t->by_dots) return;
+    if (begin) memopt_i_tiles_begin();
+    else memopt_i_tiles_end();
+#  else
+    (void)t;
+    (void)begin;
+#  endif
+}
+
 static void memopt_i_tiles_chunk_run(void *task, size_t chunk, int worker) {
     const memopt_i_tiles_work *t = (const memopt_i_tiles_work *)task;
     const memopt_product *p = t->work->product;
@@ -27722,17 +27916,17 @@ static void memopt_i_tiles_chunk_run(void *task, size_t chunk, int worker) {
     c.carry = c.bias + memopt_i_tiles_blocks(t->columns) * MEMOPT_I_TILES;
     memset(c.bias, 0, memopt_i_tiles_blocks(c.columns) * MEMOPT_I_TILES * sizeof *c.bias);
     if (p->bias) memcpy(c.bias, p->bias + c.j, c.columns * sizeof *c.bias);
-    memopt_i_tiles_begin();
+    memopt_i_tiles_configure(t, 1);
     for (c.at = 0; c.at < p->depth; c.at += c.depth) {
         c.depth = memopt_i_min(t->depth, p->depth - c.at);
         memopt_i_tiles_pack_right(&c);
         for (i = 0; i < c.rows; i += MEMOPT_I_TILES) memopt_i_tiles_strip(&c, i);
     }
-    memopt_i_tiles_end();
+    memopt_i_tiles_configure(t, 0);
     memopt_i_wide_end(t->work->level);
 }
 
-/* What fits the scratch, and a second-level cache of 2 MiB. */
+/* What fits the scratch, and a second-level cache of 1 MiB. */
 static void memopt_i_tiles_cut(memopt_i_tiles_work *t, size_t workers) {
     const memopt_product *p = t->work->product;
     const int is_middle = p->depth > 512 && p->depth <= 768;
@@ -27754,18 +27948,19 @@ static void memopt_i_tiles_cut(memopt_i_tiles_work *t, size_t workers) {
         t->rows = memopt_i_min(t->rows, memopt_i_ceil_div(memopt_i_ceil_div(p->rows, workers), MEMOPT_I_TILES)
                                * MEMOPT_I_TILES);
     t->down = memopt_i_ceil_div(p->rows, t->rows);
-    t->is_direct = !t->work->left.transposed && !t->work->has_band
+    t->is_direct = !t->by_dots && !t->work->left.transposed && !t->work->has_band
             && (p->columns <= 64 || (p->depth <= 768 && p->left_stride % 1024));
 }
 
-/* 1: it is done. 0: it is not for the units. */
+/* 1: it is done. 0: it is not for the units, or there are none. */
 static int memopt_i_tiles_run(const memopt_i_gemm_work *work, const memopt_threads *threads) {
     const memopt_product *p = work->product;
     memopt_i_tiles_work t;
 
-    if (work->level < MEMOPT_SIMD_AMX || !work->is_bf16 || !p->depth) return 0;
+    if (work->level < MEMOPT_SIMD_AVX512_BF16 || !work->is_bf16 || !p->depth) return 0;
     memset(&t, 0, sizeof t);
     t.work = work;
+    t.by_dots = work->level < MEMOPT_SIMD_AMX;
     memopt_i_tiles_cut(&t, (size_t)memopt_i_worker_count(threads));
     memopt_i_parallel_for(threads, t.down * memopt_i_ceil_div(p->columns, t.columns), memopt_i_tiles_chunk_run, &t);
     return 1;

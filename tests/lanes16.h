@@ -279,6 +279,8 @@ LANES_FN uint32_t lanes_ternary(uint32_t a, uint32_t b, uint32_t d, int table) {
 LANES_EACH(ternarylogic, si, __m512i, (LANES_I3, int table), 16, LANES_ABD, r.u[l] = lanes_ternary(a.u[l], b.u[l], d.u[l], table))
 LANES_EACH(rol_epi32, si, __m512i, (LANES_I1, int n), 16, LANES_A, r.u[l] = a.u[l] << n | a.u[l] >> (32 - n))
 LANES_EACH(shldi_epi32, si, __m512i, (LANES_I2, int n), 16, LANES_AB, r.u[l] = a.u[l] << n | b.u[l] >> (32 - n))
+LANES_EACH(shufflelo_epi16, si, __m512i, (LANES_I1, int order), 32, LANES_A, r.w[l] = a.w[l & 4 ? l : (l & ~3) + (order >> 2 * (l & 3) & 3)])
+LANES_EACH(shufflehi_epi16, si, __m512i, (LANES_I1, int order), 32, LANES_A, r.w[l] = a.w[l & 4 ? (l & ~3) + (order >> 2 * (l & 3) & 3) : l])
 LANES_EACH(permutexvar_epi8, si, __m512i, (LANES_I2), 64, LANES_AB, r.b[l] = b.b[a.b[l] & 63])
 LANES_EACH(permutexvar_epi16, si, __m512i, (LANES_I2), 32, LANES_AB, r.w[l] = b.w[a.w[l] & 31])
 LANES_EACH(permutexvar_epi32, si, __m512i, (LANES_I2), 16, LANES_AB, r.u[l] = b.u[a.u[l] & 15])
@@ -464,6 +466,99 @@ LANES_FN uint16_t lanes_bf16(uint32_t u) { /* to nearest even; denormals are 0, 
 }
 LANES_EACH(cvtne2ps_pbh, bh, __m512bh, (__m512 x, __m512 y), 32, (a.ps = x, b.ps = y), r.w[l] = lanes_bf16((l < 16 ? b : a).u[l & 15]))
 
+/* Dot products of bf16, by whole numbers: x y + z as vdpbf16ps adds them, denormals as 0 before; rounded to 24 bits as
+   if the exponent had no end, and 0 if that is a denormal. A test may ask for a processor that differs. */
+enum { LANES_DOTS_AS_TOLD, LANES_DOTS_LOW_FIRST, LANES_DOTS_ONE_ROUNDING, LANES_DOTS_DENORMAL_FACTORS, LANES_DOTS_DENORMAL_SUMS,
+       LANES_DOTS_GRADUAL, LANES_DOTS_TINY_BEFORE, LANES_DOTS_KINDS };
+static int lanes_dots;
+static __thread unsigned long lanes_dots_count; /* of lanes */
+LANES_FN uint32_t lanes_dot_zero(uint32_t u) { return u & 0x7f800000 ? u : u & 0x80000000; }
+LANES_FN int lanes_dot_exponent(uint32_t u) { return u & 0x7f800000 ? (int)(u >> 23 & 255) : 1; }
+LANES_FN uint64_t lanes_dot_mantissa(uint32_t u) { return (u & 0x7fffff) | (u & 0x7f800000 ? 0x800000 : 0); }
+LANES_FN float lanes_dot_float(uint32_t u) {
+    float x;
+    memcpy(&x, &u, 4);
+    return x;
+}
+LANES_FN uint32_t lanes_dot_bits(float x) {
+    uint32_t u;
+    memcpy(&u, &x, 4);
+    return u;
+}
+LANES_FN uint64_t lanes_dot_whole(uint64_t m, int *e) { /* the highest bit becomes the 57th */
+    const int by = m ? __builtin_clzll(m) - 7 : 0;
+    *e -= by;
+    return m << by;
+}
+/* m 2^e, where the highest bit of m is the 57th. */
+LANES_FN uint32_t lanes_dot_round(uint32_t sign, uint64_t m, int e) {
+    const int is_tiny = e + 183 < 1; /* before rounding */
+    int drop = 33;
+    uint64_t least, half;
+
+    if (is_tiny && (lanes_dots == LANES_DOTS_DENORMAL_SUMS || lanes_dots == LANES_DOTS_GRADUAL)) drop += 1 - (e + 183);
+    if (drop > 60) return sign;
+    half = (uint64_t)1 << (drop - 1);
+    least = m & (2 * half - 1);
+    m >>= drop;
+    e += drop;
+    if (least > half || (least == half && (m & 1))) ++m;
+    if (m >> 24) {
+        m >>= 1;
+        ++e;
+    }
+    if (m < 0x800000) return sign | (lanes_dots == LANES_DOTS_GRADUAL ? 0 : (uint32_t)m);
+    if (e + 150 < 1 || (is_tiny && lanes_dots == LANES_DOTS_TINY_BEFORE)) return sign;
+    return sign | (e + 150 > 254 ? 0x7f800000 : (uint32_t)(e + 150) << 23 | ((uint32_t)m & 0x7fffff));
+}
+LANES_FN uint32_t lanes_dot_link(uint32_t x, uint32_t y, uint32_t z) {
+    uint64_t m[2];
+    uint32_t sign[2];
+    int e[2], large, by;
+
+    if (lanes_dots != LANES_DOTS_DENORMAL_FACTORS) {
+        x = lanes_dot_zero(x);
+        y = lanes_dot_zero(y);
+    }
+    z = lanes_dot_zero(z);
+    if (!(~x & 0x7f800000) || !(~y & 0x7f800000) || !(~z & 0x7f800000)) /* infinite, or NaN */
+        return lanes_dot_bits((float)((double)lanes_dot_float(x) * (double)lanes_dot_float(y) + (double)lanes_dot_float(z)));
+    m[0] = lanes_dot_mantissa(x) * lanes_dot_mantissa(y);
+    e[0] = lanes_dot_exponent(x) + lanes_dot_exponent(y) - 300;
+    sign[0] = (x ^ y) & 0x80000000;
+    m[1] = lanes_dot_mantissa(z);
+    e[1] = lanes_dot_exponent(z) - 150;
+    sign[1] = z & 0x80000000;
+    for (large = 0; large < 2; ++large) m[large] = lanes_dot_whole(m[large], &e[large]);
+    if (!m[0] && !m[1]) return sign[0] & sign[1];
+    large = !m[0] || (m[1] && (e[1] > e[0] || (e[1] == e[0] && m[1] > m[0])));
+    if (m[!large]) {
+        by = e[large] - e[!large];
+        if (by > 60) by = 60;
+        m[!large] = m[!large] >> by | ((m[!large] & (((uint64_t)1 << by) - 1)) != 0); /* what is lost counts as a little */
+        m[large] = sign[0] == sign[1] ? m[large] + m[!large] : m[large] - m[!large];
+    }
+    if (!m[large]) return 0;
+    if (m[large] >> 57) {
+        m[large] = m[large] >> 1 | (m[large] & 1);
+        ++e[large];
+    }
+    m[large] = lanes_dot_whole(m[large], &e[large]);
+    return lanes_dot_round(sign[large], m[large], e[large]);
+}
+LANES_FN uint32_t lanes_dot(uint32_t z, uint32_t x, uint32_t y) {
+    const uint32_t high = 0xffff0000;
+
+    ++lanes_dots_count;
+    if (lanes_dots == LANES_DOTS_LOW_FIRST) return lanes_dot_link(x & high, y & high, lanes_dot_link(x << 16, y << 16, z));
+    if (lanes_dots == LANES_DOTS_ONE_ROUNDING)
+        return lanes_dot_bits((float)((double)lanes_dot_float(x & high) * (double)lanes_dot_float(y & high)
+                                      + (double)lanes_dot_float(x << 16) * (double)lanes_dot_float(y << 16) + (double)lanes_dot_float(z)));
+    return lanes_dot_link(x << 16, y << 16, lanes_dot_link(x & high, y & high, z));
+}
+LANES_EACH(dpbf16_ps, ps, __m512, (__m512 x, __m512bh y, __m512bh z), 16, (a.ps = x, b.bh = y, d.bh = z),
+           r.u[l] = lanes_dot(a.u[l], b.u[l], d.u[l]))
+
 /* Floats. */
 LANES_FN int lanes_is_nan(uint32_t u) { return (u & 0x7fffffff) > 0x7f800000; }
 LANES_FN uint32_t lanes_range(uint32_t a, uint32_t b, int how) {
@@ -572,6 +667,7 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #undef _mm512_cvtne2ps_pbh
 #undef _mm512_cvtph_ps
 #undef _mm512_div_ps
+#undef _mm512_dpbf16_ps
 #undef _mm512_extracti32x4_epi32
 #undef _mm512_fmadd_pd
 #undef _mm512_fmadd_ps
@@ -643,6 +739,8 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #undef _mm512_setzero_si512
 #undef _mm512_shldi_epi32
 #undef _mm512_shuffle_i32x4
+#undef _mm512_shufflehi_epi16
+#undef _mm512_shufflelo_epi16
 #undef _mm512_slli_epi16
 #undef _mm512_slli_epi32
 #undef _mm512_sllv_epi32
@@ -712,6 +810,7 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #define _mm512_cvtne2ps_pbh lanes_cvtne2ps_pbh
 #define _mm512_cvtph_ps lanes_cvtph_ps
 #define _mm512_div_ps lanes_div_ps
+#define _mm512_dpbf16_ps lanes_dpbf16_ps
 #define _mm512_extracti32x4_epi32 lanes_extracti32x4_epi32
 #define _mm512_fmadd_pd lanes_fmadd_pd
 #define _mm512_fmadd_ps lanes_fmadd_ps
@@ -783,6 +882,8 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #define _mm512_setzero_si512 lanes_setzero_si512
 #define _mm512_shldi_epi32 lanes_shldi_epi32
 #define _mm512_shuffle_i32x4 lanes_shuffle_i32x4
+#define _mm512_shufflehi_epi16 lanes_shufflehi_epi16
+#define _mm512_shufflelo_epi16 lanes_shufflelo_epi16
 #define _mm512_slli_epi16 lanes_slli_epi16
 #define _mm512_slli_epi32 lanes_slli_epi32
 #define _mm512_sllv_epi32 lanes_sllv_epi32

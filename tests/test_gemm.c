@@ -219,9 +219,9 @@ static void gemm_every_size(void) { /* of rows, and of columns, past the largest
     }
 }
 #if defined(TEST_LONG)
-enum { GEMM_KINDS = 3 };
+enum { GEMM_KINDS = 3, GEMM_ROUNDS = 4000 };
 #else
-enum { GEMM_KINDS = 1 }; /* each size has one of: all float, all bf16, all f16 */
+enum { GEMM_KINDS = 1, GEMM_ROUNDS = 60 }; /* each size has one of: all float, all bf16, all f16 */
 #endif
 static void gemm_blocks(void) { /* sizes around those of chunks and blocks of depth, by 1 to 8 workers */
     static const size_t sizes[][3] = { { 385, 33, 65 }, { 70, 770, 300 }, { 17, 31, 257 }, { 33, 64, 513 }, { 400, 200, 300 },
@@ -353,7 +353,7 @@ static uint16_t gemm_any_bf16(uint64_t *seed, int kind) {
 }
 static void gemm_bits(void) {
     uint64_t seed = 13; int round;
-    for (round = 0; round < 60; ++round) {
+    for (round = 0; round < GEMM_ROUNDS; ++round) {
         const size_t rows = 1 + test_below(&seed, 40), columns = 1 + test_below(&seed, 70), depth = 1 + test_below(&seed, 230);
         gemm_case g; size_t i;
         if (test_is_passed_over()) continue;
@@ -532,6 +532,25 @@ static void gemm_no_depth(void) {
             }
             free(raw); free(result); gemm_free(&g);
         }
+}
+/* Which level takes dot products; where they add in another way nobody does, and the bits are the same. */
+static void gemm_dots(void) {
+#if defined(MEMOPT_I_LANES_EMULATED)
+    uint64_t seed = 21; int kind, level; gemm_case g = gemm_make(&seed, 70, 50, 100, 4, 0, 1, 3, 0);
+    for (kind = 0; kind < LANES_DOTS_KINDS; ++kind)
+        for (level = MEMOPT_SIMD_AVX2; level <= MEMOPT_SIMD_AMX; ++level) {
+            memopt_threads t;
+            memset(&t, 0, sizeof t);
+            t.simd_level = level; lanes_dots = kind; lanes_dots_count = 0;
+            gemm_run(&g, &t, (uint64_t)(kind * 10 + level));
+            if (level == MEMOPT_SIMD_AMX && memopt_simd_best() < level) continue; /* the level below */
+            CHECK_AT((lanes_dots_count >= 70 * 50 * 100 / 2) == (level == MEMOPT_SIMD_AVX512_BF16 && !kind), kind * 10 + level);
+        }
+    lanes_dots = LANES_DOTS_AS_TOLD;
+    gemm_free(&g);
+#else
+    SKIP("not emulated");
+#endif
 }
 /* The engine's rounding and the exceptions that it has seen so far. */
 static void gemm_modes(void) {
@@ -826,7 +845,7 @@ void test_gemm(void) {
     RUN(gemm_blocks); RUN(gemm_deep); RUN(gemm_much_to_carry);
     RUN(gemm_workers);
     RUN(gemm_wild);
-    RUN(gemm_parts); RUN(gemm_parts_of_32); RUN(gemm_bits); RUN(gemm_band); RUN(gemm_zeros); RUN(gemm_bands); RUN(gemm_no_depth); RUN(gemm_residuals); RUN(gemm_modes);
+    RUN(gemm_parts); RUN(gemm_parts_of_32); RUN(gemm_bits); RUN(gemm_band); RUN(gemm_zeros); RUN(gemm_bands); RUN(gemm_no_depth); RUN(gemm_residuals); RUN(gemm_modes); RUN(gemm_dots);
     RUN(gemm_nothing);
     RUN(gemm_interleaved);
     RUN(gemm_overlaps);

@@ -38,6 +38,26 @@ static void simd_without(void) { /* each instruction set that a level needs */
     CHECK(memopt_simd_best() >= MEMOPT_SIMD_AVX512_BF16);
 #endif
 }
+static void simd_dots(void) { /* a processor whose dot products add in another way counts as one without them */
+#if defined(MEMOPT_I_LANES_EMULATED)
+    const unsigned mode = _mm_getcsr(); memopt_threads t; int kind;
+    memset(&t, 0, sizeof t);
+    for (kind = 0; kind < LANES_DOTS_KINDS; ++kind) {
+        const int level = kind ? MEMOPT_SIMD_AVX512 : MEMOPT_SIMD_AVX512_BF16;
+        lanes_dots = kind;
+        t.simd_level = MEMOPT_SIMD_AVX512_BF16;
+        CHECK_AT(memopt_i_simd_level(&t) == level, kind);
+        CHECK_AT(memopt_simd_best() == level || memopt_simd_best() == MEMOPT_SIMD_AMX, kind);
+        CHECK_AT(_mm_getcsr() == mode, kind);
+        t.simd_level = MEMOPT_SIMD_AVX512; /* nobody asks what they add */
+        lanes_dots_count = 0;
+        CHECK_AT(memopt_i_simd_level(&t) == MEMOPT_SIMD_AVX512 && memopt_i_lane_level(NULL) == MEMOPT_SIMD_AVX512_BF16 && !lanes_dots_count, kind);
+    }
+    lanes_dots = LANES_DOTS_AS_TOLD;
+#else
+    SKIP("not emulated: this processor's are asked in simd_best");
+#endif
+}
 static void simd_tiles(void) { /* what the system says of the processor; it may still refuse */
 #if defined(__linux__) && defined(MEMOPT_I_AMX) && !defined(MEMOPT_I_TILES_EMULATED)
     FILE *f = fopen("/proc/cpuinfo", "r"); char line[16384]; int there = 0;
@@ -71,7 +91,7 @@ static void simd_text(void) {
         if (other < 1 || other > 6) CHECK_AT(!strcmp(memopt_simd_text(other), "not a level of memopt"), other + 2);
 }
 static void test_simd(void) {
-    RUN(simd_best); RUN(simd_without);
+    RUN(simd_best); RUN(simd_without); RUN(simd_dots);
     RUN(simd_tiles);
     RUN(simd_level);
     RUN(simd_text);

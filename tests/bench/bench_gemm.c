@@ -1,6 +1,7 @@
 /* bench_gemm.c - the built-in product at the shapes of a GPT: Gflop/s, and the limit is what fused multiply-adds between
    registers reach in the same run, at the same level, with as many threads; of bf16 with matrix units, what these reach on
-   packed operands in the first-level cache; of up to 16 rows, what reading the weights once would allow.
+   packed operands in the first-level cache, with AVX512_BF16, what its dot products between registers reach; of up to 16
+   rows, what reading the weights once would allow. Where bf16 has more than one way with 16 lanes, the others follow, as dots_... and avx512_....
    With one thread the clock is the processor's: what others do there meanwhile does not count. With -DBENCH_CBLAS and a CBLAS to link with
    the library follows each shape, one thread, as cblas_...; its own choice of kernels may be poor on a new processor
    (OPENBLAS_CORETYPE=SkylakeX). Two threads need -DMEMOPT_PTHREADS -pthread. */
@@ -108,6 +109,31 @@ static double bench_tiles_peak(const memopt_threads *t, int threads) {
     return flops / (double)(bench_clock(threads) - start);
 }
 #endif
+#if defined(MEMOPT_I_X86_16)
+/* As many sums as the product has in registers, and nothing else. */
+MEMOPT_I_AVX512_BF16 static void bench_dots_chunk(void *task, size_t chunk, int worker) {
+    const __m512bh x = (__m512bh)_mm512_set1_epi32((int)(0x30003000u + (unsigned)chunk)), y = (__m512bh)_mm512_set1_epi32(0x3f003f00);
+    __m512 sums[16]; float out[16]; size_t i, k;
+    (void)task; (void)worker;
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < 16; ++k) sums[k] = _mm512_set1_ps((float)k);
+    for (i = 0; i < BENCH_STEPS; ++i) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 16; ++k) sums[k] = _mm512_dpbf16_ps(sums[k], x, y);
+    }
+    MEMOPT_I_UNROLL_ALL
+    for (k = 1; k < 16; ++k) sums[0] = _mm512_add_ps(sums[0], sums[k]);
+    _mm512_storeu_ps(out, sums[0]);
+    bench_sink = out[0];
+    memopt_i_wide_end(MEMOPT_SIMD_AVX512_BF16);
+}
+static double bench_dots_peak(const memopt_threads *t, int threads) {
+    const double flops = 4.0 * 16 * 16 * (double)BENCH_STEPS * threads;
+    const uint64_t start = bench_clock(threads);
+    memopt_i_parallel_for(t, (size_t)threads, bench_dots_chunk, NULL);
+    return flops / (double)(bench_clock(threads) - start);
+}
+#endif
 /* ---- the limit of few rows: memory ---- */
 #define BENCH_READ(V, SET, WIDTH)                                                                                      \
 SET static void V##bench_read(const float *p, size_t n) {                                                              \
@@ -143,12 +169,15 @@ static double bench_read_limit(const bench_shape *s, const memopt_product *p, co
     return 2.0 * (double)s->rows * (double)n / (double)(bench_clock(threads) - start);
 }
 static double bench_limit(const bench_shape *s, const memopt_product *p, const memopt_threads *t, int threads) {
-    const memopt_type type = s->type;
+    const int level = s->type == MEMOPT_TYPE_BF16 ? memopt_i_simd_level(t) : 0;
     if (s->rows <= 16) return bench_read_limit(s, p, t, threads);
 #if defined(MEMOPT_I_AMX)
-    if (type == MEMOPT_TYPE_BF16 && memopt_simd_best() >= MEMOPT_SIMD_AMX) return bench_tiles_peak(t, threads);
+    if (level == MEMOPT_SIMD_AMX) return bench_tiles_peak(t, threads);
 #endif
-    (void)type;
+#if defined(MEMOPT_I_X86_16)
+    if (level == MEMOPT_SIMD_AVX512_BF16) return bench_dots_peak(t, threads);
+#endif
+    (void)level;
     return bench_peak(t, threads);
 }
 
@@ -189,7 +218,7 @@ static double bench_rate(const bench_shape *s, const memopt_product *p, const me
     }
     return flops * (double)times / (double)(bench_clock(threads) - start);
 }
-static void bench_one(const bench *b, const bench_shape *s, const memopt_threads *t, int threads, int library) {
+static void bench_one(const bench *b, const bench_shape *s, const memopt_threads *t, int threads, const char *prefix, int library) {
     const size_t bytes = memopt_gemm_scratch(t); double rates[BENCH_REPEATS], limits[BENCH_REPEATS]; char name[64];
     void *raw[4]; memopt_product p; size_t i;
     memset(&p, 0, sizeof p);
@@ -207,13 +236,15 @@ static void bench_one(const bench *b, const bench_shape *s, const memopt_threads
         limits[i] = bench_limit(s, &p, t, threads);
         rates[i] = bench_rate(s, &p, t, threads, library ? NULL : bench_aligned(raw[3]), bytes);
     }
-    strcpy(name, library ? "cblas_" : "");
+    strcpy(name, prefix);
     strcat(name, s->name);
     bench_row(b, name, threads, s->rows, bench_median(rates, BENCH_REPEATS), "Gflop/s", bench_median(limits, BENCH_REPEATS), 1);
     for (i = 0; i < 4; ++i) free(raw[i]);
 }
 int main(int argc, char **argv) {
-    const bench b = bench_begin(argc, argv, memopt_simd_best() >= MEMOPT_SIMD_AMX ? "gemm, with matrix units" : "gemm");
+    const int best = memopt_simd_best();
+    const bench b = bench_begin(argc, argv, best >= MEMOPT_SIMD_AMX ? "gemm, with matrix units"
+                                            : best == MEMOPT_SIMD_AVX512_BF16 ? "gemm, with dot products of bf16" : "gemm");
     size_t i; int threads; memopt_threads t; memopt_thread_pool *pool = NULL;
     const char *only = argc > 1 && argv[argc - 1][0] != '-' ? argv[argc - 1] : ""; /* shapes with this in their name */
 #if defined(BENCH_CBLAS) && defined(OPENBLAS_CONFIG_H)
@@ -222,9 +253,12 @@ int main(int argc, char **argv) {
     for (threads = 1; bench_threads(threads, &pool, &t); ++threads) {
         for (i = 0; i < sizeof bench_shapes / sizeof *bench_shapes; ++i) {
             if (!strstr(bench_shapes[i].name, only)) continue;
-            bench_one(&b, &bench_shapes[i], &t, threads, 0);
+            bench_one(&b, &bench_shapes[i], &t, threads, "", 0);
+            for (t.simd_level = best - 1; bench_shapes[i].type == MEMOPT_TYPE_BF16 && t.simd_level >= MEMOPT_SIMD_AVX512; --t.simd_level)
+                bench_one(&b, &bench_shapes[i], &t, threads, t.simd_level == MEMOPT_SIMD_AVX512 ? "avx512_" : "dots_", 0);
+            t.simd_level = 0;
 #if defined(BENCH_CBLAS)
-            if (threads == 1 && bench_shapes[i].type == MEMOPT_TYPE_F32) bench_one(&b, &bench_shapes[i], &t, 1, 1);
+            if (threads == 1 && bench_shapes[i].type == MEMOPT_TYPE_F32) bench_one(&b, &bench_shapes[i], &t, 1, "cblas_", 1);
 #endif
         }
     }

@@ -209,7 +209,7 @@ def page(whole, rows, slug, title, has, torch, numpy):
     for name, told in whole:
         yield f'| {name} | {told} | | |' if isinstance(told, str) else f'| {name} | {told[0]:.1f} | {told[1]:.0f} | {told[2] / 1e6:,.0f} |'
     yield "\nProducts, one thread: Gflop/s by the processor's clock, in brackets their share of the limit that `build/bench_gemm` measured in the same run: a loop of multiply-adds,"
-    yield 'with matrix units one of these; of up to 16 rows, one that reads the right operand.\n'
+    yield 'with matrix units or dot products of bf16 one of these; of up to 16 rows, one that reads the right operand.\n'
     yield '| product | rows x columns x depth | limit | ' + ' | '.join(who) + ' |\n|---|---|--:|' + '--:|' * len(who)
     for name, size, _, limit, rates in rows:
         yield f'| {name} | {size} | {limit:.1f} | ' + ' | '.join(f'{rates[x]:.1f} ({rates[x] / limit:.2f})' if x in rates else '-' for x in who) + ' |'

@@ -27344,8 +27344,8 @@ MEMOPT_I_SMALL_END
               the strip stays in the first-level cache.
    Pairs      Without the unit vdpbf16ps adds two products to each of 16 sums: that of the high words, then that of the
               low ones. So a pair holds two successive depths of one chain, the earlier one in its high word: (0, 2) and
-              (1, 3) take turns. Eight steps make a block's chain. Four rows of two vectors have both chains in
-              registers, 16 that do not wait for each other, as many as hide six cycles of two instructions each.
+              (1, 3) take turns, and eight steps are a block's chain. Four rows of two vectors have both chains in
+              registers: 16 sums that do not wait for each other, enough for six cycles at two instructions a cycle.
    Bits       Those of `gemm`: its definition is what the unit does. Dot products make the same steps in the same order.
    Sums       Between two walks they lie where they belong, if that is a whole tile of floats; at edges they are copied
               out and in. What will be rounded, or worked on at the end, is carried in scratch.

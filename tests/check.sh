@@ -495,6 +495,11 @@ tensors_tool() { # a file that is none, and no file
     cmp "$work/empty" "$work/empty.again" || fail "what it wrote"
     build/tensors_tool 2>"$work/said"; [ $? = 2 ] || fail "exit status without a file"
 }
+models() { # shapes of examples/parts beside transformers, where that is
+    python3 -c 'import torch, transformers' 2>/dev/null || skip "no python3 with torch and transformers here: pip install torch transformers, into an environment of their own"
+    $MAKE -s build/model_tool || exit 1
+    python3 tests/check_models.py build/model_tool
+}
 tensors_python() { # headers of 2,000 files: read as the reference reads them, apart from what is refused on purpose
     python=${PYTHON:-python3}
     "$python" -c 'import safetensors, numpy' 2>/dev/null || skip "no python3 with safetensors here: pip install safetensors numpy"

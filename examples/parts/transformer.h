@@ -3,7 +3,8 @@
    What it is   One description for all parts. All zero but the sizes it is GPT-2: layer norm, GELU, learned positions,
                 biases, causal, tied head. With rms, swiglu, rotary, no_bias and untied set, and kv_heads, it is Llama
                 2; with rotary_base and rotary_frequencies (rotary_scaling.h) Llama 3, with window Mistral, with
-                qkv_bias Qwen2, with head_width and qk_norm Qwen3; SmolLM is Llama with a tied head.
+                qkv_bias Qwen2, with head_width and qk_norm Qwen3; SmolLM is Llama with a tied head. Of all of
+                them logits and gradients are those of Python's transformers (tests/check_models.py).
    Parameters   A part, which is a segment of a tape, has one array of weights and one of gradients; those of a chain
                 lie one after the other, in the order of the parts. The parts' functions, such as
                 transformer_attention_tensors(), list what is where: name, first element, elements, columns. What a

@@ -1,0 +1,150 @@
+"""check_models.py MODEL_TOOL - shapes of examples/parts beside transformers: logits, loss and every gradient.
+
+Small models with random weights, made here: GPT-2, Llama 2 and 3, Mistral, Qwen2, Qwen3, SmolLM; one also with documents
+packed into a row, and one in bf16. Exit status 77: no torch or transformers here."""
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    import transformers
+except ImportError:
+    print("no python3 with torch and transformers here: pip install torch transformers, into an environment of their own")
+    sys.exit(77)
+
+WIDTH, HEADS, HIDDEN, VOCABULARY, BLOCKS, BATCH, LENGTH = 32, 4, 48, 61, 2, 2, 24
+BOUND = 2e-5  # of the largest element
+
+
+def llama_like(kind, **more):
+    config = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=HIDDEN, num_hidden_layers=BLOCKS,
+                  num_attention_heads=HEADS, num_key_value_heads=2, rms_norm_eps=1e-6, tie_word_embeddings=False,
+                  max_position_embeddings=64, attn_implementation="eager", initializer_range=0.2)
+    config.update(more)
+    return getattr(transformers, kind + "ForCausalLM")(getattr(transformers, kind + "Config")(**config))
+
+
+LLAMA3 = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=16)
+MODELS = {
+    "gpt2": lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=VOCABULARY, n_positions=32, n_embd=WIDTH, n_layer=BLOCKS, n_head=HEADS, attn_implementation="eager",
+        resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, initializer_range=0.2)),
+    "llama2": lambda: llama_like("Llama", num_key_value_heads=HEADS),
+    "llama3": lambda: llama_like("Llama", rope_parameters=LLAMA3),
+    "mistral": lambda: llama_like("Mistral", sliding_window=7, head_dim=12),
+    "qwen2": lambda: llama_like("Qwen2"),
+    "qwen3": lambda: llama_like("Qwen3", head_dim=16),
+    "smollm": lambda: llama_like("Llama", tie_word_embeddings=True, num_key_value_heads=1),
+}
+
+
+def numbers(x):
+    return x.detach().float().reshape(-1)
+
+
+def gpt2_tensors(model):
+    """Ours in order, each with where its gradient is; GPT-2 keeps matrices transposed."""
+    t = model.transformer
+    yield from (t.wte.weight, t.wpe.weight)
+    for b in t.h:
+        yield from (b.ln_1.weight, b.ln_1.bias, (b.attn.c_attn.weight,), b.attn.c_attn.bias, (b.attn.c_proj.weight,),
+                    b.attn.c_proj.bias, b.ln_2.weight, b.ln_2.bias, (b.mlp.c_fc.weight,), b.mlp.c_fc.bias,
+                    (b.mlp.c_proj.weight,), b.mlp.c_proj.bias)
+    yield from (t.ln_f.weight, t.ln_f.bias)
+
+
+def llama_tensors(model):
+    m = model.model
+    yield m.embed_tokens.weight
+    for b in m.layers:
+        a = b.self_attn
+        yield b.input_layernorm.weight
+        yield from (a.q_proj.weight, a.k_proj.weight, a.v_proj.weight)
+        if a.q_proj.bias is not None:
+            yield from (a.q_proj.bias, a.k_proj.bias, a.v_proj.bias)
+        yield a.o_proj.weight
+        if hasattr(a, "q_norm"):
+            yield from (a.q_norm.weight, a.k_norm.weight)
+        yield b.post_attention_layernorm.weight
+        yield from (b.mlp.gate_proj.weight, b.mlp.up_proj.weight, b.mlp.down_proj.weight)
+    yield m.norm.weight
+    if model.lm_head.weight is not m.embed_tokens.weight:
+        yield model.lm_head.weight
+
+
+def shape_of(name, model):
+    c = model.config
+    s = dict(batch=BATCH, length=LENGTH, width=WIDTH, heads=HEADS, vocabulary=VOCABULARY, blocks=BLOCKS)
+    if name == "gpt2":
+        return dict(s, positions=32, eps=1e-5)
+    a = model.model.layers[0].self_attn
+    s.update(rms=1, swiglu=1, rotary=1, no_bias=1, untied=int(not c.tie_word_embeddings), hidden=HIDDEN,
+             kv_heads=c.num_key_value_heads, eps=c.rms_norm_eps, head_width=a.head_dim,
+             frequencies=" ".join(repr(f) for f in model.model.rotary_emb.inv_freq.double().tolist()),
+             magnitude=model.model.rotary_emb.attention_scaling, qkv_bias=int(a.q_proj.bias is not None),
+             qk_norm=int(hasattr(a, "q_norm")))
+    if name == "mistral":
+        s["window"] = c.sliding_window
+    return s
+
+
+def run(tool, name, starts, bf16):
+    torch.manual_seed(1)
+    model = MODELS[name]().float()
+    for p in model.parameters():  # biases and scales as well
+        p.data.add_(0.05 * torch.randn_like(p))
+        if bf16:
+            p.data.copy_(p.data.bfloat16().float())
+    ids = torch.randint(0, VOCABULARY, (BATCH, LENGTH))
+    targets = torch.randint(0, VOCABULARY, (BATCH, LENGTH))
+    targets[0, 3] = targets[1, 17] = -100
+    shape = shape_of(name, model)
+    pieces = [(r, 0, LENGTH) for r in range(BATCH)]
+    if starts:
+        shape["starts"] = " ".join(map(str, starts))
+        places = [0] * (BATCH * LENGTH)
+        for a, b in zip(starts, starts[1:]):
+            places[a:b] = range(b - a)
+        shape["rotary_positions"] = " ".join(map(str, places))
+        pieces = [(a // LENGTH, a % LENGTH, a % LENGTH + b - a) for a, b in zip(starts, starts[1:])]
+    logits = torch.empty(BATCH, LENGTH, VOCABULARY)
+    for row, a, b in pieces:  # each document by itself
+        logits[row, a:b] = model(ids[row:row + 1, a:b]).logits[0]
+    loss = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY), targets.reshape(-1))
+    loss.backward()
+    tensors = list(gpt2_tensors(model) if name == "gpt2" else llama_tensors(model))
+    ours = lambda x, f: numbers(f(x[0]).t()) if isinstance(x, tuple) else numbers(f(x))
+    with tempfile.TemporaryDirectory() as folder:
+        at = pathlib.Path(folder)
+        (at / "shape").write_text("".join(f"{k} {v}\n" for k, v in dict(shape, bf16=int(bf16)).items()))
+        put = lambda name, x: (at / name).write_bytes(struct.pack(f"<{len(x)}{'f' if x.is_floating_point() else 'i'}",
+                                                                  *x.tolist()))
+        put("weights", torch.cat([ours(x, lambda y: y) for x in tensors]))
+        put("ids", ids.reshape(-1).int())
+        put("targets", targets.reshape(-1).clamp(min=-1).int())
+        said = subprocess.run([tool, folder], capture_output=True, text=True)
+        if said.returncode:
+            print(f"{name}: {said.stderr}")
+            return False
+        got = lambda name: torch.frombuffer(bytearray((at / name).read_bytes()), dtype=torch.float32)
+        got_logits, got_gradients = got("logits"), got("gradients")
+    want = torch.cat([ours(x, lambda y: y.grad if y.grad is not None else torch.zeros_like(y)) for x in tensors])
+    off = lambda x, y: float((x - y).abs().max() / y.abs().max())
+    figures = (abs(float(said.stdout) / loss.item() - 1), off(got_logits, logits.detach().reshape(-1)),
+               off(got_gradients, want))
+    # bf16: the bound of tests, a hundred roundings of a few numbers each
+    good = all(f <= (0.05 if bf16 else b) for f, b in zip(figures, (1e-5, BOUND, BOUND)))
+    print(f"{name:8}{' documents' if starts else ''}{' bf16' if bf16 else ''}: off by {figures[0]:.1e} (loss), "
+          f"{figures[1]:.1e} (logits), {figures[2]:.1e} (gradients){'' if good else ': TOO MUCH'}")
+    return good
+
+
+tool = sys.argv[1]
+good = [run(tool, name, None, False) for name in MODELS]
+good += [run(tool, name, [0, 5, 6, 24, 40, 48], False) for name in ("llama3", "mistral", "qwen3")]
+good += [run(tool, name, None, True) for name in ("llama2", "qwen3")]
+sys.exit(not all(good))

@@ -229,6 +229,7 @@ static void optim_set_weight(optim_model *m, size_t k, size_t i, float w) { /* w
     switch (memopt_i_weights_of(&m->desc)) {
     case MEMOPT_I_WEIGHTS_F32_BF16: low[i] = 0xABCD; ((float *)m->tensor[k].weights)[i] = w; break;
     case MEMOPT_I_WEIGHTS_F32: ((float *)m->tensor[k].weights)[i] = w; break;
+    case MEMOPT_I_WEIGHTS_NONE: break;
     case MEMOPT_I_WEIGHTS_BF16: high[i] = (uint16_t)(bits >> 16); break;
     case MEMOPT_I_WEIGHTS_SPLIT: high[i] = (uint16_t)((bits + 0x8000) >> 16); low[i] = (uint16_t)(bits & 0xffff); break;
     }

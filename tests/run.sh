@@ -4,7 +4,8 @@
 # A line of the table is `name | command`; the command runs under sh in the current folder, its output is kept in FOLDER.
 # Exit status 0: passed. 77: skipped, and the last line of the output says why. Anything else: failed, output shown.
 # When the output has a totals line of its own (`N passed, N failed, N skipped`), its numbers are added to the totals;
-# without one the check counts as one. JOBS commands run at a time; one that needs more than LIMIT seconds has failed.
+# without one the check counts as one. JOBS commands run at a time; one that needs more than LIMIT seconds has failed. With
+# UNTIL=SECONDS (of the clock, as `date +%s` tells it) what would begin after that is skipped.
 #
 # With KEEP=FOLDER2 what passed is noted there under its key (see key.sh): a check with the same key is not run again, but
 # counted with the numbers it had. Failures and skips are not noted. FRESH=1: run all, and note them anew.
@@ -25,11 +26,14 @@ one() { # one FOLDER NUMBER: run line NUMBER of the table
     name=${line%% | *} command=${line#* | }
     [ -z "$KEEP" ] || key=$(sh tests/key.sh key "$TOOLS_KEY" "$command")
     begin=$(date +%s)
-    # In the background, with a trap, so that an interrupt ends it too: timeout has a process group of its own.
-    timeout "$LIMIT" sh -c "$command" >"$log" 2>&1 </dev/null &
-    child=$!
-    trap 'kill $child 2>/dev/null; exit 255' INT TERM
-    wait $child; status=$?
+    if [ "$begin" -ge "${UNTIL:-9999999999}" ]; then
+        echo "no time left for it" >"$log"; status=77
+    else # in the background, with a trap, so that an interrupt ends it too: timeout has a process group of its own
+        timeout "$LIMIT" sh -c "$command" >"$log" 2>&1 </dev/null &
+        child=$!
+        trap 'kill $child 2>/dev/null; exit 255' INT TERM
+        wait $child; status=$?
+    fi
     times >"$folder/$number.times" # of what ended: the second line
     now=$(date +%s)
     [ $status = 124 ] && echo "stopped: it needed more than $LIMIT s" >>"$log"

@@ -27461,9 +27461,9 @@ MEMOPT_I_AVX512 static void memopt_i_tiles_pack(uint16_t *to, const memopt_i_gem
         _mm512_storeu_si512(to + 32 * r, by_dots ? memopt_i_dots_line(x) : x);
     }
     for (r = 0; r < 32 && s->transposed; r += 2) {
-        const size_t low = memopt_i_tiles_nth(r, by_dots), up = memopt_i_tiles_nth(r + 1, by_dots);
-        const __m512i x = memopt_i_tiles_line(low < lines ? p + low * s->stride : p, low < lines ? wide : 0);
-        const __m512i y = memopt_i_tiles_line(up < lines ? p + up * s->stride : p, up < lines ? wide : 0);
+        const size_t lower = memopt_i_tiles_nth(r, by_dots), upper = memopt_i_tiles_nth(r + 1, by_dots);
+        const __m512i x = memopt_i_tiles_line(lower < lines ? p + lower * s->stride : p, lower < lines ? wide : 0);
+        const __m512i y = memopt_i_tiles_line(upper < lines ? p + upper * s->stride : p, upper < lines ? wide : 0);
 
         _mm512_storeu_si512(to + 16 * r, _mm512_permutex2var_epi16(x, first, y));
         _mm512_storeu_si512(to + 16 * r + MEMOPT_I_TILES_PAIR / 2, _mm512_permutex2var_epi16(x, second, y));
@@ -27644,7 +27644,7 @@ MEMOPT_I_AVX512_BF16 static void memopt_i_dots_multiply(const memopt_i_tiles_wal
     for (b = 0; b < w->blocks; ++b, left += w->left_step, right += 2 * MEMOPT_I_TILES_PAIR) {
         const int is_last = b + 1 == w->blocks;
         float *to = is_last ? w->to : (float *)(void *)sums;
-        const size_t to_row = is_last ? w->to_row : MEMOPT_I_TILES;
+        const size_t to_row = is_last ? w->to_row : (size_t)MEMOPT_I_TILES;
 
         memopt_i_tiles_fetch(w, b, share);
         for (r = 0; r < w->rows; r += 4)

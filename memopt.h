@@ -174,7 +174,8 @@
                       lossy copies for the textbook's schedules
      tape             instructions; passes; what may not overlap; passes that stand alone, and evaluations; describing;
                       shapes; creation; statistics
-     gemm             bf16 times bf16: two chains for each block of depth
+     gemm             a right operand of 8 bits; bf16 times bf16: two chains for each block of depth;
+                      few rows: reading the right operand is what takes time
      tiles            packing; the walk; where sums begin and end; bands; chunks
      row_kernels      curves and rows; steps: an operation on elements, for operators and for passes from a text;
                       one number; other types; rows, by level; steps, by level
@@ -1520,7 +1521,7 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
                                                 const memopt_threads *threads, uint32_t *out);
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section api_quant : api_number
    Arrays of floats as one byte an element and one float for each block: x = level[code] * absmax.
 
@@ -2710,7 +2711,7 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x28 /* for operators, advise */
-/* @section api_gemm : api_number
+/* @section api_gemm : api_number api_quant
    Matrices lie row by row: element (i, j) at data[i * stride + j], strides in elements. Types are of the storage; all
    arithmetic is float32.
 
@@ -2725,8 +2726,18 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
    be multiples of 32: so a layer's gradient of weights, whose depth is rows, is the same bits in one call as in several
    that add onto each other where each but the last has a multiple of 32 rows.
 
+   The right operand may lie in blocks of 8 bits (`api_quant`): its product has the bits of that with the whole matrix
+   decoded by memopt_dequantize_f32() or memopt_dequantize_bf16(). Decoded is no more at a time than a panel, in the
+   first-level cache of a worker.
+
    The products of a layer, (rows, inputs, outputs), forward and both gradients, are memopt_linear: shapes
    and pointers, no strides, no transposes. What stands here is for other shapes, and for a gemm of yours. */
+
+typedef struct memopt_quantized { /* what belongs to codes that memopt_quantize_f32() or _bf16() made of a matrix */
+    const float     *absmax;  /* of each block of elements as they lie, gaps between rows counted */
+    memopt_quant_map map;
+    size_t           block;   /* elements; a multiple of 32 from 32 to 4096; 0 = default: 256 */
+} memopt_quantized;
 
 typedef struct memopt_product { /* result (rows x columns) = left (rows x depth) times right (depth x columns); zero it,
                                   then set what you need */
@@ -2740,6 +2751,8 @@ typedef struct memopt_product { /* result (rows x columns) = left (rows x depth)
     void        *result;
     size_t       result_stride;
     memopt_type  left_type, right_type, result_type; /* a 16-bit result is rounded once, to nearest even */
+    const memopt_quantized *quantized; /* NULL, or right holds codes; they count as what they decode to in right_type:
+                                          float32, or that rounded to bf16 */
     memopt_error *error;      /* NULL, or filled in when memopt_gemm_multiply() fails */
 } memopt_product;
 
@@ -2767,7 +2780,8 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
  * threads NULL = the calling thread
  * scratch memopt_gemm_scratch(threads) bytes, aligned to 64; not kept between calls
  * returns OK, ERR_ARGUMENT (NULL, a stride below its row, no type, misaligned, accumulate with a bias, overlap, bad
- *         threads), ERR_BUFFER (scratch too small), ERR_OVERFLOW; nothing has been written then
+ *         threads, codes without absmax, of no map, of a block that is not allowed, or as f16), ERR_BUFFER (scratch too
+ *         small), ERR_OVERFLOW; nothing has been written then
  */
 MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, const memopt_threads *threads,
                                               void *scratch, size_t scratch_bytes);
@@ -3059,6 +3073,8 @@ typedef struct memopt_linear { /* output = activation(input * weights^T + bias) 
     int         accumulate_input; /* 1: added onto what is in grad_input */
     void       *grad_weights, *grad_bias;
     int         accumulate;
+    const memopt_quantized *quantized; /* NULL, or weights are codes of 8 bits, see memopt_product; weight_type is what
+                                          they decode to. They are frozen: grad_weights is NULL. The gemm is ours */
 } memopt_linear;
 
 /* The residual is added in float32: to what comes out of the activation, or, without activation and pre_activation, to
@@ -15216,7 +15232,7 @@ MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section quant : number api_quant
    Blocks of floats as bytes. A byte is an index into 256 levels that are scaled by the block's largest magnitude.
@@ -15330,7 +15346,8 @@ MEMOPT_I_SMALL_END
     X(0x3f6ee666) X(0x3f70b334) X(0x3f728000) X(0x3f744ccc) X(0x3f76199a) X(0x3f77e666) X(0x3f79b334) \
     X(0x3f7b8000) X(0x3f7d4ccc) X(0x3f7f199a) X(0x3f800000)
 
-#define MEMOPT_I_QUANT_BLOCK 256 /* elements, where nothing else is said */
+#define MEMOPT_I_QUANT_BLOCK     256  /* elements, where nothing else is said */
+#define MEMOPT_I_QUANT_BLOCK_MAX 4096
 
 #define MEMOPT_I_MAP_BITS(u) u,
 
@@ -15412,6 +15429,11 @@ static void memopt_i_v1_decode(memopt_quant_map map, float *x, const uint8_t *co
     size_t i;
 
     for (i = 0; i < n; ++i) x[i] = memopt_i_map_level(map, codes[i]) * absmax;
+}
+
+static void memopt_i_v1_decode_any(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
+                                   int stream) {
+    memopt_i_v1_decode(map, x, codes, n, absmax, stream);
 }
 
 #if defined(MEMOPT_I_X86)
@@ -16122,6 +16144,24 @@ V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t
 }
 #  endif
 
+V_FN void V(decode_linear)(float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
+    size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & (V(width) - 1)), n) : 0; /* then it is aligned */
+
+    memopt_i_v1_decode(MEMOPT_QUANT_LINEAR, x, codes, i, absmax, 0);
+    for (; n - i >= V(width); i += V(width)) {
+        const V(floats) steps = V(f_signed)(V(i_sub)(V(i_load_bytes)(codes + i), V(i_set)(127)));
+
+        V(put)(x + i, V(mul)(V(mul)(steps, V(set)(0.0078125f)), V(set)(absmax)), stream);
+    }
+    V(end)();
+    memopt_i_v1_decode(MEMOPT_QUANT_LINEAR, x + i, codes + i, n - i, absmax, 0);
+}
+
+V_FN void V(decode_any)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
+    if (map == MEMOPT_QUANT_LINEAR) V(decode_linear)(x, codes, n, absmax, stream);
+    else V(decode)(map, x, codes, n, absmax, stream);
+}
+
 /* Codes of a block. Map and type are constants in each. */
 V_APART_FN void V(encode_signed)(uint8_t *codes, const void *x, size_t n, float inverse, int ahead) {
     V(encode_map)(MEMOPT_QUANT_SIGNED, codes, x, 0, n, inverse, ahead);
@@ -16142,6 +16182,8 @@ MEMOPT_I_WIDTHS(float, absmax, (const float *x, size_t n))
 MEMOPT_I_WIDTHS(void, encode, (memopt_quant_map map, uint8_t *codes, const float *x, size_t n, float inverse))
 MEMOPT_I_WIDTHS(void, decode, (memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
                                int stream))
+MEMOPT_I_WIDTHS(void, decode_any, (memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
+                                   int stream))
 
 #endif /* groups */
 #endif /* groups */
@@ -16174,11 +16216,6 @@ static void memopt_i_v1_encode_any(memopt_quant_map map, uint8_t *codes, const v
     (void)ahead;
     if (is_bf16) memopt_i_v1_encode_bf16(map, codes, (const uint16_t *)x, n, inverse);
     else memopt_i_v1_encode(map, codes, (const float *)x, n, inverse);
-}
-
-static void memopt_i_v1_decode_any(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
-                                   int stream) {
-    memopt_i_v1_decode(map, x, codes, n, absmax, stream);
 }
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
@@ -16228,19 +16265,6 @@ V_FN void V(encode_linear)(uint8_t *codes, const void *x, int is_bf16, size_t n,
     else memopt_i_v1_encode(MEMOPT_QUANT_LINEAR, codes + i, (const float *)x + i, n - i, inverse);
 }
 
-V_FN void V(decode_linear)(float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
-    size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & (V(width) - 1)), n) : 0; /* then it is aligned */
-
-    memopt_i_v1_decode(MEMOPT_QUANT_LINEAR, x, codes, i, absmax, 0);
-    for (; n - i >= V(width); i += V(width)) {
-        const V(floats) steps = V(f_signed)(V(i_sub)(V(i_load_bytes)(codes + i), V(i_set)(127)));
-
-        V(put)(x + i, V(mul)(V(mul)(steps, V(set)(0.0078125f)), V(set)(absmax)), stream);
-    }
-    V(end)();
-    memopt_i_v1_decode(MEMOPT_QUANT_LINEAR, x + i, codes + i, n - i, absmax, 0);
-}
-
 V_APART_FN void V(encode_signed_bf16)(uint8_t *codes, const void *x, size_t n, float inverse, int ahead) {
     V(encode_map)(MEMOPT_QUANT_SIGNED, codes, x, 1, n, inverse, ahead);
 }
@@ -16256,11 +16280,6 @@ V_FN void V(encode_any)(memopt_quant_map map, uint8_t *codes, const void *x, int
     else if (map == MEMOPT_QUANT_SIGNED) V(encode_signed)(codes, x, n, inverse, ahead);
     else if (is_bf16) V(encode_unsigned_bf16)(codes, x, n, inverse, ahead);
     else V(encode_unsigned)(codes, x, n, inverse, ahead);
-}
-
-V_FN void V(decode_any)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
-    if (map == MEMOPT_QUANT_LINEAR) V(decode_linear)(x, codes, n, absmax, stream);
-    else V(decode)(map, x, codes, n, absmax, stream);
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE float V(block_absmax)(const void *x, int is_bf16, size_t i, size_t n) {
@@ -16314,15 +16333,11 @@ V_HOST_FN void V(quantize)(memopt_quant_map map, uint8_t *codes, float *absmax, 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(void, encode_any, (memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16, size_t n,
                                    float inverse, int ahead))
-MEMOPT_I_WIDTHS(void, decode_any, (memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
-                                   int stream))
 MEMOPT_I_WIDTHS(void, quantize, (memopt_quant_map map, uint8_t *codes, float *absmax, const void *x, int is_bf16,
                                  size_t n, size_t block, int ahead))
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_AVX2 static void memopt_i_v8_quant_copy(uint8_t *to, const uint8_t *from, size_t n);
 #endif
-
-#define MEMOPT_I_QUANT_BLOCK_MAX 4096 /* elements of a block */
 
 /* What is written goes past the cache, where there are such stores. */
 static void memopt_i_quant_copy(int level, uint8_t *to, const uint8_t *from, size_t n) {
@@ -26192,7 +26207,7 @@ MEMOPT_I_SMALL_END
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x28 /* for operators, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
-/* @section gemm : flush optim_kernels number api_gemm
+/* @section gemm : flush optim_kernels quant number api_gemm
    The product of two matrices.
    Problem    A fused multiply-add needs three numbers and the processor makes 32 or more of them in a cycle, but loads
               two vectors; and sums must not be reordered, so that blocked, wide and threaded code give the same bits.
@@ -26216,8 +26231,14 @@ MEMOPT_I_SMALL_END
               made -0 becomes +0 by what fills the last block up. Both chains of half the rows of a tile are in
               registers. One chain of all rows after the other, kept in the cache meanwhile, loads less and is slower: a
               store costs as much time as two multiply-adds.
-   Few rows   A panel is packed for them alone, so reading is what takes time: they have many blocks of depth packed, a
-              panel's columns are read to their end, and the next ones are fetched while they are packed.
+   Few rows   Reading the right operand is what takes time: for up to eight rows of float32 or bf16 it is not packed; it
+              goes from where it lies into registers, is transposed there, and multiplied by. Columns of a vector (where
+              a line is a depth: 32 depths) are walked side by side; what comes after them is fetched meanwhile in the
+              order of memory, some lines for every eight depths. Fetched in the order of the walk, or in bursts, it
+              comes much slower. Other types have a panel packed for them alone: they have many blocks of depth
+              packed, and a panel's columns are read to their end.
+   8 bits     Codes are decoded into a panel's worth of floats or bf16 in the first-level cache, from which packing, or
+              the kernel of few rows, goes on as from any matrix.
    Band       Attention multiplies by triangles and bands: elements of the left operand beside a band of diagonals take
               no part, whatever they are and whatever they would meet; a product with 0 would let an infinity through as
               NaN. The depths that only some rows of a tile take come before those that all of them take, or after them.
@@ -26240,6 +26261,7 @@ MEMOPT_I_SMALL_END
 #define MEMOPT_I_GEMM_CHUNK_MIN         1e6 /* multiply-adds, below which a chunk is not halved: some microseconds */
 /* elements of result and right operand that stay in the second-level cache: 1 MiB */
 #define MEMOPT_I_GEMM_CACHED 262144
+#define MEMOPT_I_GEMM_PIECE 8192 /* bytes of a line that few rows walk at a time */
 #define MEMOPT_I_GEMM_TILE_COLUMNS_MAX   32 /* columns of a tile, at most */
 #define MEMOPT_I_GEMM_TILE_ROWS_MAX      12 /* rows of a tile, at most */
 
@@ -26248,6 +26270,7 @@ typedef struct memopt_i_gemm_side { /* an operand: element (i, k) of the left on
     size_t      stride;
     int         transposed; /* 1: elements of the same depth lie side by side */
     memopt_type type;
+    const memopt_quantized *quantized; /* NULL, or data are codes: see memopt_i_gemm_decode() */
 } memopt_i_gemm_side;
 
 typedef struct memopt_i_gemm_tile {
@@ -26335,6 +26358,41 @@ static void memopt_i_gemm_right(float *panel, size_t wide, const memopt_i_gemm_s
             panel[k * wide + i] = i < n ? memopt_i_gemm_one(memopt_i_gemm_at(s, j + i, at + k), s->type) : 0;
 }
 
+/* ---- a right operand of 8 bits ---- */
+/* Elements i..i + n of it, in the order of memory, decoded. */
+static void memopt_i_gemm_decode_run(int level, const memopt_i_gemm_side *s, void *to, size_t i, size_t n) {
+    const memopt_quantized *q = s->quantized;
+    const size_t block = q->block ? q->block : MEMOPT_I_QUANT_BLOCK;
+    float wide[MEMOPT_I_QUANT_BLOCK];
+    size_t done, some;
+
+    for (done = 0; done < n; done += some, i += some) {
+        uint16_t *words = (uint16_t *)to + done;
+        float *x = s->type == MEMOPT_TYPE_F32 ? (float *)to + done : wide;
+
+        some = memopt_i_min(memopt_i_min(n - done, block - i % block), MEMOPT_I_QUANT_BLOCK);
+        MEMOPT_I_DISPATCH(level, decode_any, (q->map, x, (const uint8_t *)s->data + i, some, q->absmax[i / block], 0));
+        if (x == wide) memopt_i_bf16_from_f32_at(level, words, wide, some);
+    }
+}
+
+/* n of its columns from j on, and some depths, decoded: an operand of its own. */
+static memopt_i_gemm_side memopt_i_gemm_decode(int level, const memopt_i_gemm_side *s, void *to, size_t j, size_t n,
+                                               size_t at, size_t depth) {
+    const size_t lines = s->transposed ? depth : n, wide = s->transposed ? n : depth;
+    const size_t bytes = wide * (s->type == MEMOPT_TYPE_F32 ? 4 : 2);
+    const size_t first = s->transposed ? at * s->stride + j : j * s->stride + at;
+    memopt_i_gemm_side decoded = *s;
+    size_t r;
+
+    for (r = 0; r < lines; ++r)
+        memopt_i_gemm_decode_run(level, s, (unsigned char *)to + r * bytes, first + r * s->stride, wide);
+    decoded.data = to;
+    decoded.stride = wide;
+    decoded.quantized = NULL;
+    return decoded;
+}
+
 /* ---- bf16 times bf16: two chains for each block of depth ---- */
 enum { MEMOPT_I_CHAIN_DEPTH = 32 }; /* divides MEMOPT_I_GEMM_DEPTH */
 
@@ -26410,6 +26468,27 @@ static void memopt_i_chain_tile(const memopt_i_gemm_tile *t) {
             t->to[i * t->to_row + j] = memopt_i_chain_element(t, i, j, t->from[i * t->from_row + j]);
 }
 
+enum { MEMOPT_I_FEW_ROWS = 8, MEMOPT_I_FEW_CHAINS = 4 }; /* at most: rows; and rows of chains at a time */
+
+/* Few rows and a piece of the right operand, which is read where it lies. */
+typedef struct memopt_i_gemm_few {
+    const float *left;         /* rows side by side for each depth, as many as memopt_i_few_wide() tells */
+    const unsigned char *right;
+    size_t       stride;       /* bytes from a line of the right operand to the next */
+    int          is_straight;  /* a line is a depth, not a column */
+    int          is_chains;    /* bf16 times bf16; else both are floats */
+    size_t       rows, columns, depth; /* columns: whole vectors. depth: whole chains, or eights */
+    float       *to;           /* sums, to go on with */
+    size_t       to_row;
+    const unsigned char *ahead;   /* NULL, or the next piece, to be fetched meanwhile: */
+    size_t       ahead_lines, ahead_gap; /* so many lines of 64 bytes one after the other, then a gap */
+} memopt_i_gemm_few;
+
+/* Rows of sums that a kernel has for so many rows; what is too much is 0. */
+static size_t memopt_i_few_wide(size_t rows, int is_chains) {
+    return rows == 1 || (rows == 2 && is_chains) ? rows : rows <= 4 ? 4 : MEMOPT_I_FEW_ROWS;
+}
+
 /* What a level is made of. */
 typedef struct memopt_i_gemm_kernels {
     size_t tall, wide; /* rows and columns of a tile */
@@ -26419,6 +26498,7 @@ typedef struct memopt_i_gemm_kernels {
     void (*pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at, size_t depth);
     /* NULL where rows of the left operand are copied as they lie */
     void (*transpose_left)(float *to, const memopt_i_gemm_side *s, size_t i, size_t n, size_t at, size_t depth);
+    void (*few)(const memopt_i_gemm_few *t); /* NULL: there is none */
 } memopt_i_gemm_kernels;
 #endif /* ---- from here: once for each width, see `vec` ---- */
 /* The tile: rows of two vectors, as many as there are registers for their sums. */
@@ -26747,7 +26827,7 @@ V_HOST_FN void V(gemm_deal)(float *to, const float *from, size_t n) {
 #if defined(MEMOPT_I_WIDTH)
 
 /* gemm_get: a vector of floats out of any type. gemm_lift: four depths from each of the columns 0, 4, 8 and 12; the
-   other columns are lifted so as well, and gemm_transpose takes all of them apart: four vectors, each of one depth. */
+   other columns are lifted so as well, and gemm_cross takes all of them apart: four vectors, each of one depth. */
 #  if MEMOPT_I_WIDTH == 8
 V_FN __m256 V(gemm_wide)(__m128i x, int type) {
     if (type == MEMOPT_TYPE_F16) return _mm256_cvtph_ps(x);
@@ -26769,7 +26849,7 @@ V_FN __m256 V(gemm_lift)(const unsigned char *p, size_t step, int type) {
 
 /* Eight depths of eight columns of bf16, column i at p[i]. A word holds two depths, which become floats by a shift and
    by a mask: so words are transposed, half as many. */
-V_FN void V(gemm_transpose_bf16)(float *to, size_t stride, const unsigned char *const *p, size_t at) {
+V_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_cross_bf16)(__m256 *to, const unsigned char *const *p, size_t at) {
     __m256i a[4], b[4];
     size_t i;
 
@@ -26790,22 +26870,30 @@ V_FN void V(gemm_transpose_bf16)(float *to, size_t stride, const unsigned char *
     a[3] = _mm256_unpackhi_epi64(b[1], b[3]);
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) {
-        _mm256_storeu_ps(to + 2 * i * stride, _mm256_castsi256_ps(_mm256_slli_epi32(a[i], 16)));
-        _mm256_storeu_ps(to + (2 * i + 1) * stride,
-                         _mm256_castsi256_ps(_mm256_and_si256(a[i], _mm256_set1_epi32(-65536))));
+        to[2 * i] = _mm256_castsi256_ps(_mm256_slli_epi32(a[i], 16));
+        to[2 * i + 1] = _mm256_castsi256_ps(_mm256_and_si256(a[i], _mm256_set1_epi32(-65536)));
     }
 }
 
-V_FN void V(gemm_transpose)(float *to, size_t stride, __m256 a, __m256 b, __m256 c, __m256 d) {
+V_FN void V(gemm_transpose_bf16)(float *to, size_t stride, const unsigned char *const *p, size_t at) {
+    __m256 x[8];
+    size_t i;
+
+    V(gemm_cross_bf16)(x, p, at);
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 8; ++i) V(store)(to + i * stride, x[i]);
+}
+
+V_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_cross)(__m256 *to, __m256 a, __m256 b, __m256 c, __m256 d) {
     const __m256d e = _mm256_castps_pd(_mm256_unpacklo_ps(a, b));
     const __m256d f = _mm256_castps_pd(_mm256_unpacklo_ps(c, d));
     const __m256d g = _mm256_castps_pd(_mm256_unpackhi_ps(a, b));
     const __m256d h = _mm256_castps_pd(_mm256_unpackhi_ps(c, d));
 
-    _mm256_storeu_ps(to, _mm256_castpd_ps(_mm256_unpacklo_pd(e, f)));
-    _mm256_storeu_ps(to + stride, _mm256_castpd_ps(_mm256_unpackhi_pd(e, f)));
-    _mm256_storeu_ps(to + 2 * stride, _mm256_castpd_ps(_mm256_unpacklo_pd(g, h)));
-    _mm256_storeu_ps(to + 3 * stride, _mm256_castpd_ps(_mm256_unpackhi_pd(g, h)));
+    to[0] = _mm256_castpd_ps(_mm256_unpacklo_pd(e, f));
+    to[1] = _mm256_castpd_ps(_mm256_unpackhi_pd(e, f));
+    to[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(g, h));
+    to[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(g, h));
 }
 #  elif MEMOPT_I_WIDTH == 16
 V_FN __m512 V(gemm_wide)(__m256i x, int type) {
@@ -26835,16 +26923,16 @@ V_FN __m512 V(gemm_lift)(const unsigned char *p, size_t step, int type) {
     return V(gemm_wide)(_mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1), type);
 }
 
-V_FN void V(gemm_transpose)(float *to, size_t stride, __m512 a, __m512 b, __m512 c, __m512 d) {
+V_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_cross)(__m512 *to, __m512 a, __m512 b, __m512 c, __m512 d) {
     const __m512d e = _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
     const __m512d f = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
     const __m512d g = _mm512_castps_pd(_mm512_unpackhi_ps(a, b));
     const __m512d h = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
 
-    _mm512_storeu_ps(to, _mm512_castpd_ps(_mm512_unpacklo_pd(e, f)));
-    _mm512_storeu_ps(to + stride, _mm512_castpd_ps(_mm512_unpackhi_pd(e, f)));
-    _mm512_storeu_ps(to + 2 * stride, _mm512_castpd_ps(_mm512_unpacklo_pd(g, h)));
-    _mm512_storeu_ps(to + 3 * stride, _mm512_castpd_ps(_mm512_unpackhi_pd(g, h)));
+    to[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(e, f));
+    to[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(e, f));
+    to[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(g, h));
+    to[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(g, h));
 }
 #  else
 V_FN float32x4_t V(gemm_get)(const void *p, int type) {
@@ -26858,18 +26946,28 @@ V_FN float32x4_t V(gemm_lift)(const unsigned char *p, size_t step, int type) {
     return V(gemm_get)(p, type);
 }
 
-V_FN void V(gemm_transpose)(float *to, size_t stride, float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {
+V_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_cross)(float32x4_t *to, float32x4_t a, float32x4_t b, float32x4_t c,
+                                               float32x4_t d) {
     const float64x2_t e = vreinterpretq_f64_f32(vzip1q_f32(a, b));
     const float64x2_t f = vreinterpretq_f64_f32(vzip1q_f32(c, d));
     const float64x2_t g = vreinterpretq_f64_f32(vzip2q_f32(a, b));
     const float64x2_t h = vreinterpretq_f64_f32(vzip2q_f32(c, d));
 
-    vst1q_f32(to, vreinterpretq_f32_f64(vzip1q_f64(e, f)));
-    vst1q_f32(to + stride, vreinterpretq_f32_f64(vzip2q_f64(e, f)));
-    vst1q_f32(to + 2 * stride, vreinterpretq_f32_f64(vzip1q_f64(g, h)));
-    vst1q_f32(to + 3 * stride, vreinterpretq_f32_f64(vzip2q_f64(g, h)));
+    to[0] = vreinterpretq_f32_f64(vzip1q_f64(e, f));
+    to[1] = vreinterpretq_f32_f64(vzip2q_f64(e, f));
+    to[2] = vreinterpretq_f32_f64(vzip1q_f64(g, h));
+    to[3] = vreinterpretq_f32_f64(vzip2q_f64(g, h));
 }
 #  endif
+
+V_FN void V(gemm_transpose)(float *to, size_t stride, V(floats) a, V(floats) b, V(floats) c, V(floats) d) {
+    V(floats) x[4];
+    size_t i;
+
+    V(gemm_cross)(x, a, b, c, d);
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i) V(store)(to + i * stride, x[i]);
+}
 
 /* While a panel is packed, the same place of the next one is fetched. */
 V_FN void V(gemm_pack_straight)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
@@ -26945,6 +27043,138 @@ static void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, si
 }
 #endif
 
+/* Few rows: numbers of the right operand go from memory into registers, and are multiplied by there. */
+#if defined(MEMOPT_I_WIDTH)
+/* Lines of what comes next, in the order of memory. */
+typedef struct V(few_ahead) {
+    const unsigned char *at;
+    size_t left; /* in the line of the operand under way */
+} V(few_ahead);
+
+V_FN MEMOPT_I_ALWAYS_INLINE void V(few_fetch)(V(few_ahead) *a, const memopt_i_gemm_few *t, size_t lines) {
+    size_t i;
+
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < lines; ++i) MEMOPT_I_FETCH_L2(a->at, 64 * i);
+    a->at += 64 * lines;
+    if (a->left > lines) a->left -= lines;
+    else {
+        a->at += t->ahead_gap;
+        a->left = t->ahead_lines;
+    }
+}
+
+/* Eight depths of a vector of columns. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(few_eight)(V(floats) *to, const unsigned char *p, size_t stride, int is_straight,
+                                              int type) {
+    const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2;
+    size_t i;
+
+    if (is_straight) {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 8; ++i) to[i] = V(gemm_get)(p + i * stride, type);
+        return;
+    }
+#  if MEMOPT_I_WIDTH == 8
+    if (type == MEMOPT_TYPE_BF16) {
+        const unsigned char *column[8];
+
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 8; ++i) column[i] = p + i * stride;
+        V(gemm_cross_bf16)(to, column, 0);
+        return;
+    }
+#  endif
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 8; i += 4, p += 4 * size)
+        V(gemm_cross)(to + i, V(gemm_lift)(p, 4 * stride, type), V(gemm_lift)(p + stride, 4 * stride, type),
+                      V(gemm_lift)(p + 2 * stride, 4 * stride, type), V(gemm_lift)(p + 3 * stride, 4 * stride, type));
+}
+
+/* Every depth of eight from `first` on, or every second one, into the sums of rows. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(few_add)(V(floats) *sums, const V(floats) *right, const float *left, size_t rows,
+                                            size_t first, size_t step) {
+    size_t k, r;
+
+    MEMOPT_I_UNROLL_ALL
+    for (k = first; k < 8; k += step) {
+        MEMOPT_I_UNROLL_ALL
+        for (r = 0; r < rows; ++r) sums[r] = V(fma)(V(set)(left[k * rows + r]), right[k], sums[r]);
+    }
+}
+
+/* A block of both chains: 32 depths. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(few_chains)(V(floats) *sums, const memopt_i_gemm_few *t, const unsigned char *p,
+                                               const float *left, V(few_ahead) *ahead, int is_straight, size_t rows) {
+    const size_t step = is_straight ? t->stride : 2;
+    V(floats) even[MEMOPT_I_FEW_CHAINS], odd[MEMOPT_I_FEW_CHAINS];
+    size_t k, r;
+
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < rows; ++r) even[r] = odd[r] = V(set)(0);
+    for (k = 0; k < MEMOPT_I_CHAIN_DEPTH; k += 8) {
+        V(floats) right[8];
+
+        if (t->ahead) V(few_fetch)(ahead, t, V(width) / 4);
+        V(few_eight)(right, p + k * step, t->stride, is_straight, MEMOPT_TYPE_BF16);
+        V(few_add)(even, right, left + k * rows, rows, 0, 2);
+        V(few_add)(odd, right, left + k * rows, rows, 1, 2);
+    }
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < rows; ++r) sums[r] = V(add)(sums[r], V(add)(even[r], odd[r]));
+}
+
+/* A vector of columns after the other. All but t is a constant. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(few_columns)(const memopt_i_gemm_few *t, int is_straight, int is_chains,
+                                                size_t rows) {
+    const size_t size = is_chains ? 2 : 4;
+    const size_t step = is_straight ? t->stride : size;
+    V(few_ahead) ahead;
+    size_t j, k, r;
+
+    ahead.at = t->ahead;
+    ahead.left = t->ahead_lines;
+    for (j = 0; j < t->columns; j += V(width)) {
+        const unsigned char *p = t->right + j * (is_straight ? size : t->stride);
+        V(floats) sums[MEMOPT_I_FEW_ROWS];
+
+        MEMOPT_I_UNROLL_ALL
+        for (r = 0; r < rows; ++r) sums[r] = V(load)(t->to + memopt_i_min(r, t->rows - 1) * t->to_row + j);
+        for (k = 0; k < t->depth && is_chains; k += MEMOPT_I_CHAIN_DEPTH)
+            V(few_chains)(sums, t, p + k * step, t->left + k * rows, &ahead, is_straight, rows);
+        for (k = 0; k < t->depth && !is_chains; k += 8) {
+            V(floats) right[8];
+
+            if (t->ahead) V(few_fetch)(&ahead, t, V(width) / 2);
+            V(few_eight)(right, p + k * step, t->stride, is_straight, MEMOPT_TYPE_F32);
+            V(few_add)(sums, right, t->left + k * rows, rows, 0, 1);
+        }
+        MEMOPT_I_UNROLL_ALL
+        for (r = 0; r < rows; ++r) {
+            if (r >= t->rows) break;
+            V(store)(t->to + r * t->to_row + j, sums[r]);
+        }
+    }
+}
+
+V_FN MEMOPT_I_FLATTEN void V(gemm_few)(const memopt_i_gemm_few *t) {
+    switch (memopt_i_few_wide(t->rows, t->is_chains) + (t->is_chains ? 16u : 0u) + (t->is_straight ? 32u : 0u)) {
+    case 1: V(few_columns)(t, 0, 0, 1); break;
+    case 4: V(few_columns)(t, 0, 0, 4); break;
+    case 8: V(few_columns)(t, 0, 0, 8); break;
+    case 16 + 1: V(few_columns)(t, 0, 1, 1); break;
+    case 16 + 2: V(few_columns)(t, 0, 1, 2); break;
+    case 16 + 4: V(few_columns)(t, 0, 1, 4); break;
+    case 32 + 1: V(few_columns)(t, 1, 0, 1); break;
+    case 32 + 4: V(few_columns)(t, 1, 0, 4); break;
+    case 32 + 8: V(few_columns)(t, 1, 0, 8); break;
+    case 48 + 1: V(few_columns)(t, 1, 1, 1); break;
+    case 48 + 2: V(few_columns)(t, 1, 1, 2); break;
+    default: V(few_columns)(t, 1, 1, 4);
+    }
+}
+#endif
+
 #if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 8
 /* Six rows as they lie, at depths 0..depth by eight. Two of the eight lanes take a row twice: the next depth overwrites
    them. */
@@ -26990,10 +27220,12 @@ V_FN MEMOPT_I_FLATTEN void V(gemm_transpose_left)(float *to, const memopt_i_gemm
 V_HOST_FN const memopt_i_gemm_kernels *V(gemm_kernels)(void) {
     static const memopt_i_gemm_kernels kernels = { V(tall), 2 * V(width), V(gemm_tile), V(gemm_chains),
                                                    V(gemm_deal), V(gemm_pack),
-#if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 8
-                                                   V(gemm_transpose_left) };
+#if !defined(MEMOPT_I_WIDTH)
+                                                   NULL, NULL };
+#elif MEMOPT_I_WIDTH == 8
+                                                   V(gemm_transpose_left), V(gemm_few) };
 #else
-                                                   NULL };
+                                                   NULL, V(gemm_few) };
 #endif
     return &kernels;
 }
@@ -27224,6 +27456,16 @@ static void memopt_i_gemm_result(const memopt_i_gemm_chunk *c, int back) { /* to
     }
 }
 
+/* A panel of codes. */
+static MEMOPT_I_NOINLINE void memopt_i_gemm_pack_codes(const memopt_i_gemm_chunk *c, size_t j, size_t n, size_t at,
+                                                       size_t depth) {
+    const memopt_i_gemm_work *w = c->work;
+    float decoded[MEMOPT_I_GEMM_TILE_COLUMNS_MAX * MEMOPT_I_GEMM_DEPTH];
+    const memopt_i_gemm_side s = memopt_i_gemm_decode(w->level, &w->right, decoded, j, n, at, depth);
+
+    w->kernels->pack(c->panel, &s, 0, n, 0, depth);
+}
+
 /* A panel after the other of the columns from j on, for the depths of which the left operand is packed. */
 static void memopt_i_gemm_column(memopt_i_gemm_chunk *c, size_t j, const float *begin, size_t begin_row) {
     const memopt_i_gemm_work *w = c->work;
@@ -27234,11 +27476,140 @@ static void memopt_i_gemm_column(memopt_i_gemm_chunk *c, size_t j, const float *
         depth = memopt_i_min(c->end - at, MEMOPT_I_GEMM_DEPTH);
         c->left = c->left_stays ? (const float *)memopt_i_gemm_at(&w->left, c->i, at)
                                 : c->block + (at - c->at) / MEMOPT_I_GEMM_DEPTH * block;
-        if (depth) w->kernels->pack(c->panel, &w->right, c->j + j, n, at, depth);
+        if (depth && w->right.quantized) memopt_i_gemm_pack_codes(c, c->j + j, n, at, depth);
+        else if (depth) w->kernels->pack(c->panel, &w->right, c->j + j, n, at, depth);
         if (at) memopt_i_gemm_panel(c, j, at, depth, c->to, c->to_row);
         else memopt_i_gemm_panel(c, j, at, depth, begin, begin_row);
         at += depth;
     } while (at < c->end);
+}
+
+/* ---- few rows: reading the right operand is what takes time ---- */
+/* How many rows go together from `row` on. */
+static size_t memopt_i_few_group(const memopt_i_gemm_work *w, size_t row) {
+    return memopt_i_min(w->product->rows - row, w->is_bf16 ? MEMOPT_I_FEW_CHAINS : MEMOPT_I_FEW_ROWS);
+}
+
+/* Of the left operand, rows side by side for each depth. */
+static void memopt_i_gemm_few_left(const memopt_i_gemm_chunk *c, float *to, size_t row, size_t rows, size_t at,
+                                   size_t depth) {
+    const memopt_i_gemm_side *s = &c->work->left;
+    const size_t wide = memopt_i_few_wide(rows, c->work->is_bf16);
+    float x[MEMOPT_I_GEMM_DEPTH];
+    size_t k, r, i, n;
+
+    for (k = 0; k < depth; k += n, to += n * wide) {
+        n = memopt_i_min(depth - k, MEMOPT_I_GEMM_DEPTH);
+        for (r = 0; r < wide; ++r) {
+            if (r >= rows) memset(x, 0, n * sizeof *x);
+            else if (!s->transposed)
+                memopt_i_to_f32(c->work->level, x, memopt_i_gemm_at(s, c->i + row + r, at + k), s->type, n);
+            for (i = 0; i < n && r < rows && s->transposed; ++i)
+                x[i] = memopt_i_gemm_one(memopt_i_gemm_at(s, c->i + row + r, at + k + i), s->type);
+            for (i = 0; i < n; ++i) to[i * wide + r] = x[i];
+        }
+    }
+}
+
+/* A piece of the right operand, by all rows. The next one, of the same size, begins `ahead` bytes after it. */
+static void memopt_i_gemm_few_piece(const memopt_i_gemm_chunk *c, size_t j, size_t n, size_t at, size_t depth,
+                                    size_t ahead) {
+    const memopt_i_gemm_work *w = c->work;
+    const memopt_i_gemm_side *s = &w->right;
+    const size_t bytes = s->type == MEMOPT_TYPE_F32 ? 4 : 2;
+    memopt_i_gemm_side decoded;
+    memopt_i_gemm_few t;
+    uint64_t mode;
+    size_t row;
+
+    if (s->quantized) {
+        decoded = memopt_i_gemm_decode(w->level, s, c->panel, c->j + j, n, at, depth);
+        s = &decoded;
+    }
+    t.right = (const unsigned char *)(s == &decoded ? s->data : memopt_i_gemm_at(s, c->j + j, at));
+    t.stride = s->stride * bytes;
+    t.is_straight = s->transposed;
+    t.is_chains = w->is_bf16;
+    t.columns = n;
+    t.depth = depth;
+    t.to_row = c->to_row;
+    t.ahead = s == &decoded ? NULL : t.right + ahead;
+    t.ahead_lines = memopt_i_ceil_div((s->transposed ? n : depth) * bytes, 64);
+    t.ahead_gap = t.stride - t.ahead_lines * 64;
+    for (row = 0; row < c->rows; row += t.rows) {
+        t.rows = memopt_i_few_group(w, row);
+        t.left = c->block + row * (c->end - c->at) + (at - c->at) * memopt_i_few_wide(t.rows, w->is_bf16);
+        t.to = c->to + row * c->to_row + j;
+        mode = memopt_i_chains_begin(w);
+        w->kernels->few(&t);
+        memopt_i_chains_end(w, mode);
+        t.ahead = NULL;
+    }
+}
+
+/* The depths of which the left operand is packed. Lines of the right operand are walked side by side: columns of a
+   vector, or 32 depths; so far that the first-level cache keeps them for the next rows. */
+static void memopt_i_gemm_few_walk(const memopt_i_gemm_chunk *c, size_t columns) {
+    const memopt_i_gemm_work *w = c->work;
+    const memopt_i_gemm_side *s = &w->right;
+    const size_t lanes = w->kernels->wide / 2, bytes = s->type == MEMOPT_TYPE_F32 ? 4 : 2;
+    const size_t most = s->quantized ? MEMOPT_I_GEMM_DEPTH : MEMOPT_I_GEMM_PIECE / bytes;
+    /* depths whose lines meet in the same sets of the first-level cache should be no more than its ways */
+    const size_t tall = !w->is_bf16 && s->stride * bytes % 4096 == 0 ? 8 : 32;
+    size_t j, at;
+
+    if (s->transposed) {
+        for (at = c->at; at < c->end; at += tall)
+            for (j = 0; j < columns; j += most)
+                memopt_i_gemm_few_piece(c, j, memopt_i_min(most, columns - j), at, memopt_i_min(tall, c->end - at),
+                                        tall * s->stride * bytes);
+        return;
+    }
+    for (j = 0; j < columns; j += lanes)
+        for (at = c->at; at < c->end; at += most)
+            memopt_i_gemm_few_piece(c, j, lanes, at, memopt_i_min(most, c->end - at),
+                                    c->end - c->at <= most ? lanes * s->stride * bytes : most * bytes);
+}
+
+/* Whole vectors of columns, and depths as whole as the kernel wants them: returns how many depths. */
+static size_t memopt_i_gemm_few_run(memopt_i_gemm_chunk *c, size_t columns, const float *begin) {
+    const memopt_i_gemm_work *w = c->work;
+    const size_t depth = w->product->depth - w->product->depth % (w->is_bf16 ? MEMOPT_I_CHAIN_DEPTH : 8);
+    const size_t most = MEMOPT_I_GEMM_BLOCK / MEMOPT_I_FEW_ROWS / 32 * 32;
+    size_t row;
+
+    for (row = 0; row < c->rows && begin != c->to && depth; ++row) {
+        if (begin) memcpy(c->to + row * c->to_row, begin, columns * sizeof *begin);
+        else memset(c->to + row * c->to_row, 0, columns * sizeof *begin);
+    }
+    for (c->at = 0; c->at < depth; c->at = c->end) {
+        c->end = memopt_i_min(depth, c->at + most);
+        for (row = 0; row < c->rows; row += memopt_i_few_group(w, row))
+            memopt_i_gemm_few_left(c, c->block + row * (c->end - c->at), row, memopt_i_few_group(w, row), c->at,
+                                   c->end - c->at);
+        memopt_i_gemm_few_walk(c, columns);
+    }
+    return depth;
+}
+
+/* Are there few rows, of types that the kernel knows? */
+static int memopt_i_gemm_is_few(const memopt_i_gemm_work *w) {
+    const memopt_product *p = w->product;
+
+    if (!w->kernels->few || p->rows > MEMOPT_I_FEW_ROWS || w->has_band) return 0;
+    return w->is_bf16 ? w->flushes && !MEMOPT_I_FLUSH_ASKS : p->right_type == MEMOPT_TYPE_F32;
+}
+
+/* The columns j..end, from the depth on that comes after c->end. */
+static void memopt_i_gemm_columns(memopt_i_gemm_chunk *c, size_t j, size_t end, const float *begin, size_t begin_row) {
+    const size_t first = j, columns = c->columns;
+
+    c->columns = end;
+    do {
+        memopt_i_gemm_left(c);
+        for (j = first; j < end; j += c->work->kernels->wide) memopt_i_gemm_column(c, j, begin, begin_row);
+    } while (c->end < c->work->product->depth);
+    c->columns = columns;
 }
 
 static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
@@ -27246,7 +27617,8 @@ static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
     const memopt_product *p = w->product;
     const int is_aside = memopt_i_gemm_is_aside(w);
     memopt_i_gemm_chunk c;
-    size_t j;
+    size_t few = 0, done = 0; /* columns and depths that have been done */
+    size_t begin_row;
     const float *begin;
 
     memset(&c, 0, sizeof c);
@@ -27262,12 +27634,17 @@ static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
     c.to_row = is_aside ? w->wide : p->result_stride;
     if (p->accumulate && is_aside) memopt_i_gemm_result(&c, 0);
     begin = p->accumulate ? c.to : p->bias ? p->bias + c.j : NULL;
+    begin_row = p->accumulate ? c.to_row : 0;
     memopt_i_gemm_left_begin(&c);
-    do {
-        memopt_i_gemm_left(&c);
-        for (j = 0; j < c.columns; j += w->kernels->wide)
-            memopt_i_gemm_column(&c, j, begin, p->accumulate ? c.to_row : 0);
-    } while (c.end < p->depth);
+    if (memopt_i_gemm_is_few(w)) {
+        few = c.columns - c.columns % (w->kernels->wide / 2);
+        done = few ? memopt_i_gemm_few_run(&c, few, begin) : 0;
+        if (!done) few = 0;
+        c.end = 0;
+    }
+    if (few < c.columns) memopt_i_gemm_columns(&c, few, c.columns, begin, begin_row);
+    c.end = done;
+    if (few && done < p->depth) memopt_i_gemm_columns(&c, 0, few, begin, begin_row);
     if (w->end)
         w->end->fn(w->end->user, w->level, c.to, c.to_row, c.i * p->result_stride + c.j, c.rows, c.columns);
     if (is_aside) memopt_i_gemm_result(&c, 1);
@@ -27281,7 +27658,8 @@ static void memopt_i_gemm_cut(memopt_i_gemm_work *w, size_t workers) {
     const memopt_product *p = w->product;
     const size_t tall = w->kernels->tall;
     const size_t wide = w->kernels->wide;
-    const size_t max = memopt_i_gemm_is_aside(w) ? MEMOPT_I_GEMM_COLUMNS_AS_FLOATS : MEMOPT_I_GEMM_COLUMNS;
+    const size_t max = memopt_i_gemm_is_aside(w) && p->rows > MEMOPT_I_FEW_ROWS ? MEMOPT_I_GEMM_COLUMNS_AS_FLOATS
+                                                                                : MEMOPT_I_GEMM_COLUMNS;
     const size_t wanted = workers > 1 ? 4 * workers : 1;
     size_t down = memopt_i_ceil_div(p->rows, MEMOPT_I_GEMM_ROWS);
     size_t across = memopt_i_ceil_div(p->columns, max);
@@ -27320,6 +27698,7 @@ static memopt_i_gemm_work memopt_i_gemm_begin(const memopt_product *p, memopt_i_
     w.right.data = p->right;
     w.right.stride = p->right_stride;
     w.right.type = p->right_type;
+    w.right.quantized = p->quantized;
     w.right.transposed = !p->right_transposed; /* (j, k) is where another would look for (k, j) */
     w.scratch = (unsigned char *)scratch;
     w.fetches = ((double)p->rows + (double)p->depth) * (double)p->columns > MEMOPT_I_GEMM_CACHED;
@@ -27356,7 +27735,8 @@ MEMOPT_I_SMALL_END
               instructions read and write memory: hence the barriers. */
 
 #if defined(MEMOPT_I_X86_16)
-enum { MEMOPT_I_TILES = 32, MEMOPT_I_TILES_PAIR = 1024 }; /* rows or columns of two tiles; numbers in them */
+/* rows or columns of two tiles; numbers in them; codes that are decoded at once */
+enum { MEMOPT_I_TILES = 32, MEMOPT_I_TILES_PAIR = 1024, MEMOPT_I_TILES_RUN = 256 };
 
 typedef struct memopt_i_tiles_work {
     const memopt_i_gemm_work *work;
@@ -27478,17 +27858,49 @@ static size_t memopt_i_tiles_blocks(size_t n) { return memopt_i_ceil_div(n, MEMO
 /* Bytes of a row of a strip. */
 static size_t memopt_i_tiles_strip_row(size_t depth) { return memopt_i_tiles_blocks(depth) * 64 + 64; }
 
+/* Where a tile of a packed right operand lies. */
+static uint16_t *memopt_i_tiles_block_at(const memopt_i_tiles_chunk *c, size_t panel, size_t b) {
+    return (uint16_t *)(void *)(c->block + (panel * memopt_i_tiles_blocks(c->depth) + b) * 2 * MEMOPT_I_TILES_PAIR);
+}
+
+/* Of codes, decoded by runs in the order of memory. */
+static MEMOPT_I_NOINLINE void memopt_i_tiles_pack_codes(const memopt_i_tiles_chunk *c) {
+    const memopt_i_gemm_work *w = c->tiles->work;
+    const int is_straight = w->right.transposed;
+    const size_t tall = is_straight ? MEMOPT_I_TILES : MEMOPT_I_TILES_RUN;
+    const size_t wide = is_straight ? MEMOPT_I_TILES_RUN : MEMOPT_I_TILES;
+    uint16_t decoded[MEMOPT_I_TILES * MEMOPT_I_TILES_RUN];
+    size_t j, k, i;
+
+    for (j = 0; j < c->columns; j += wide)
+        for (k = 0; k < c->depth; k += tall) {
+            const size_t n = memopt_i_min(wide, c->columns - j), depth = memopt_i_min(tall, c->depth - k);
+            const memopt_i_gemm_side s = memopt_i_gemm_decode(w->level, &w->right, decoded, c->j + j, n, c->at + k,
+                                                              depth);
+
+            for (i = 0; i < (is_straight ? n : depth); i += 32) {
+                const size_t x = is_straight ? i : 0, y = is_straight ? 0 : i;
+
+                memopt_i_tiles_pack(memopt_i_tiles_block_at(c, (j + x) / 32, (k + y) / 32), &s, x,
+                                    memopt_i_min(32, n - x), y, memopt_i_min(32, depth - y), 1, c->tiles->by_dots);
+            }
+        }
+}
+
 /* All columns of a chunk, in the order in which the operand lies in memory. */
 static void memopt_i_tiles_pack_right(const memopt_i_tiles_chunk *c) {
     const memopt_i_gemm_side *s = &c->tiles->work->right;
     const size_t blocks = memopt_i_tiles_blocks(c->depth), panels = memopt_i_tiles_blocks(c->columns);
     size_t i;
 
+    if (s->quantized) {
+        memopt_i_tiles_pack_codes(c);
+        return;
+    }
     for (i = 0; i < blocks * panels; ++i) {
         const size_t b = s->transposed ? i / panels : i % blocks, panel = s->transposed ? i % panels : i / blocks;
-        uint16_t *to = (uint16_t *)(void *)(c->block + (panel * blocks + b) * 2 * MEMOPT_I_TILES_PAIR);
 
-        memopt_i_tiles_pack(to, s, c->j + MEMOPT_I_TILES * panel,
+        memopt_i_tiles_pack(memopt_i_tiles_block_at(c, panel, b), s, c->j + MEMOPT_I_TILES * panel,
                             memopt_i_min(MEMOPT_I_TILES, c->columns - MEMOPT_I_TILES * panel), c->at + 32 * b,
                             memopt_i_min(32, c->depth - 32 * b), 1, c->tiles->by_dots);
     }
@@ -27958,6 +28370,7 @@ static int memopt_i_tiles_run(const memopt_i_gemm_work *work, const memopt_threa
     memopt_i_tiles_work t;
 
     if (work->level < MEMOPT_SIMD_AVX512_BF16 || !work->is_bf16 || !p->depth) return 0;
+    if (p->rows <= MEMOPT_I_FEW_CHAINS && memopt_i_gemm_is_few(work)) return 0; /* packing would be all the work */
     memset(&t, 0, sizeof t);
     t.work = work;
     t.by_dots = work->level < MEMOPT_SIMD_AMX;
@@ -28000,6 +28413,7 @@ typedef struct memopt_i_gemm_matrix {
     const void *data;
     size_t      rows, columns, stride;
     memopt_type type;
+    size_t      size; /* bytes of an element; 0: there is no such type */
 } memopt_i_gemm_matrix;
 
 static memopt_i_gemm_matrix memopt_i_gemm_matrix_of(const void *data, size_t rows, size_t columns, int transposed,
@@ -28012,21 +28426,20 @@ static memopt_i_gemm_matrix memopt_i_gemm_matrix_of(const void *data, size_t row
     m.columns = transposed ? rows : columns;
     m.stride = stride;
     m.type = type;
+    m.size = memopt_type_bytes(type);
     return m;
 }
 
 /* How many bytes it takes, and whether it can be a matrix. */
 static memopt_status memopt_i_gemm_check(memopt_i_checks *c, const memopt_i_gemm_matrix *m, size_t *bytes) {
-    const size_t size = memopt_type_bytes(m->type);
-
     *bytes = 0;
-    memopt_i_must_be(c, size != 0, m->type_name, (int)m->type, "no such memopt_type");
+    memopt_i_must_be(c, m->size != 0, m->type_name, (int)m->type, "no such memopt_type");
     memopt_i_must_be_at_least(c, m->stride_name, m->stride, "at least", m->columns);
     if (c->status || !m->rows || !m->columns) return c->status;
     memopt_i_must_fit(c, !memopt_i_mul(m->rows - 1, m->stride, bytes) && !memopt_i_add(*bytes, m->columns, bytes)
-                      && !memopt_i_mul(*bytes, size, bytes) && *bytes <= SIZE_MAX / 2, m->name,
+                      && !memopt_i_mul(*bytes, m->size, bytes) && *bytes <= SIZE_MAX / 2, m->name,
                       "is larger than memory can be");
-    return memopt_i_must_point(c, m->name, m->data, size, 1);
+    return memopt_i_must_point(c, m->name, m->data, m->size, 1);
 }
 
 /* Do two have a byte in common? Columns of one matrix, such as the heads of one tensor, do not: there the first rows
@@ -28044,8 +28457,8 @@ static int memopt_i_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, 
     for (i = 0; i < 2; ++i) {
         at[i] = (uintptr_t)m[i]->data;
         left[i] = m[i]->rows;
-        row[i] = m[i]->columns * memopt_type_bytes(m[i]->type);
-        step[i] = left[i] > 1 ? m[i]->stride * memopt_type_bytes(m[i]->type) : 0;
+        row[i] = m[i]->columns * m[i]->size;
+        step[i] = left[i] > 1 ? m[i]->stride * m[i]->size : 0;
     }
     for (;;) {
         const int low = at[0] > at[1];
@@ -28061,14 +28474,29 @@ static int memopt_i_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, 
     }
 }
 
+static size_t memopt_i_quantized_blocks(const memopt_quantized *q, size_t n) {
+    return memopt_i_ceil_div(n, q->block ? q->block : MEMOPT_I_QUANT_BLOCK);
+}
+
+/* The map, the block and the type of codes. */
+static void memopt_i_quantized_check(memopt_i_checks *c, const memopt_quantized *q, const char *type_name,
+                                     memopt_type type) {
+    memopt_i_must_be(c, type == MEMOPT_TYPE_F32 || type == MEMOPT_TYPE_BF16, type_name, (int)type,
+                     "codes decode to float32 or bf16");
+    memopt_i_must_exist(c, "quantized.map", (int)q->map, MEMOPT_QUANT_LINEAR);
+    memopt_i_must_count(c, q->block % 32 == 0 && q->block <= MEMOPT_I_QUANT_BLOCK_MAX, "quantized.block", q->block,
+                        "a multiple of 32, at most", MEMOPT_I_QUANT_BLOCK_MAX);
+}
+
 MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, const memopt_threads *threads,
                                               void *scratch, size_t scratch_bytes) {
-    static const char *const names[4][3] = { { "result", "result_stride", "result_type" },
+    static const char *const names[5][3] = { { "result", "result_stride", "result_type" },
                                              { "left", "left_stride", "left_type" },
-                                             { "right", "right_stride", "right_type" }, { "bias", NULL, NULL } };
+                                             { "right", "right_stride", "right_type" }, { "bias", NULL, NULL },
+                                             { "quantized.absmax", NULL, NULL } };
     const memopt_product *p = product;
-    memopt_i_gemm_matrix m[4];
-    size_t bytes[4], i;
+    memopt_i_gemm_matrix m[5];
+    size_t bytes[5], i;
     memopt_i_checks c = memopt_i_checks_begin(p ? p->error : NULL, "gemm");
 
     if (!p) return MEMOPT_ERR_ARGUMENT;
@@ -28082,13 +28510,23 @@ MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, con
     m[1] = memopt_i_gemm_matrix_of(p->left, p->rows, p->depth, p->left_transposed, p->left_stride, p->left_type);
     m[2] = memopt_i_gemm_matrix_of(p->right, p->depth, p->columns, p->right_transposed, p->right_stride, p->right_type);
     m[3] = memopt_i_gemm_matrix_of(p->bias, p->bias != NULL, p->columns, 0, p->columns, MEMOPT_TYPE_F32);
-    for (i = 0; i < 4; ++i) {
+    m[4] = memopt_i_gemm_matrix_of(NULL, 0, 0, 0, 0, MEMOPT_TYPE_F32);
+    if (p->quantized) {
+        memopt_i_quantized_check(&c, p->quantized, "right_type", p->right_type);
+        m[2].size = 1;
+    }
+    for (i = 0; i < 5; ++i) {
         m[i].name = names[i][0];
         m[i].stride_name = names[i][1];
         m[i].type_name = names[i][2];
+        if (i == 4 && p->quantized && !c.status) { /* a number for each block of the right operand's bytes */
+            m[4].data = p->quantized->absmax;
+            m[4].columns = m[4].stride = memopt_i_quantized_blocks(p->quantized, bytes[2]);
+            m[4].rows = 1;
+        }
         memopt_i_gemm_check(&c, &m[i], &bytes[i]);
     }
-    for (i = 1; i < 4 && !c.status; ++i)
+    for (i = 1; i < 5 && !c.status; ++i)
         if (memopt_i_gemm_overlap(&m[0], bytes[0], &m[i], bytes[i])) memopt_i_refuse_overlap(&c, m[0].name, m[i].name);
     if (!c.status) memopt_i_must_have_room(&c, "scratch_bytes", scratch_bytes, memopt_gemm_scratch(threads));
     if (c.status) return c.status;
@@ -32333,6 +32771,10 @@ static memopt_status memopt_i_linear_check(memopt_i_ops *o, const memopt_linear 
 
     memopt_i_ops_type(o, "type", x->type);
     memopt_i_ops_type(o, "weight_type", x->weight_type);
+    if (x->quantized) {
+        memopt_i_quantized_check(&o->c, x->quantized, "weight_type", x->weight_type);
+        memopt_i_must(&o->c, memopt_i_ops_is_builtin(o), "quantized", "is set, and the gemm is not the built-in one");
+    }
     memopt_i_must_be_flag(&o->c, "accumulate", x->accumulate);
     memopt_i_must_be_flag(&o->c, "accumulate_input", x->accumulate_input);
     memopt_i_ops_fits(o, "input", x->rows, x->inputs, x->type);
@@ -32346,6 +32788,15 @@ static memopt_status memopt_i_linear_resolve(const memopt_ops *ops, const memopt
                                              size_t *bytes) {
     if (memopt_i_ops_resolve(ops, "linear", x, o)) return o->c.status;
     return memopt_i_linear_check(o, x, bytes);
+}
+
+static void memopt_i_linear_take_weights(memopt_i_ops *o, const memopt_linear *x, size_t count) {
+    const size_t size = x->quantized ? 1 : memopt_type_bytes(x->weight_type);
+
+    memopt_i_ops_take_sized(o, "weights", x->weights, size, count, MEMOPT_I_OPS_READ);
+    if (x->quantized)
+        memopt_i_ops_take_sized(o, "quantized.absmax", x->quantized->absmax, sizeof(float),
+                                memopt_i_quantized_blocks(x->quantized, count), MEMOPT_I_OPS_READ);
 }
 MEMOPT_I_SMALL_END
 
@@ -32483,6 +32934,7 @@ static memopt_product memopt_i_linear_product(const memopt_linear *x, const floa
                                             memopt_i_linear_weights(x));
 
     p.right_transposed = 1;
+    p.quantized = x->quantized;
     p.bias = bias;
     memopt_i_ops_result(&p, result, x->type, 0, x->outputs);
     return p;
@@ -32573,7 +33025,7 @@ MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memo
     out = x->rows * x->outputs;
     memopt_i_activation_check(&o.c, x->activation);
     memopt_i_ops_take(&o, "input", x->input, x->type, x->rows * x->inputs, MEMOPT_I_OPS_READ);
-    memopt_i_ops_take(&o, "weights", x->weights, x->weight_type, out ? x->outputs * x->inputs : 0, MEMOPT_I_OPS_READ);
+    memopt_i_linear_take_weights(&o, x, out ? x->outputs * x->inputs : 0);
     memopt_i_ops_take(&o, "bias", x->bias, x->weight_type, x->outputs, MEMOPT_I_OPS_OPTIONAL);
     memopt_i_ops_take(&o, "output", x->output, x->type, out, MEMOPT_I_OPS_WRITE);
     memopt_i_ops_take(&o, "pre_activation", x->pre_activation, x->type, out, MEMOPT_I_OPS_RESULT);
@@ -32645,6 +33097,7 @@ static memopt_status memopt_i_linear_grad_input(const memopt_i_ops *o, const mem
     memopt_i_linear_end t;
 
     if (!p.rows || !p.columns) return MEMOPT_OK;
+    p.quantized = x->quantized;
     p.accumulate = x->accumulate_input;
     memopt_i_ops_result(&p, x->grad_input, x->type, 0, x->inputs);
     if (!activation) return memopt_i_ops_multiply(o, &p);
@@ -32704,8 +33157,8 @@ MEMOPT_API memopt_status memopt_linear_backward_through(const memopt_ops *ops, c
     if (wanted) memopt_i_ops_type(&o, "gradient_type", x->gradient_type);
     memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, x->grad_input || wanted ? out : 0, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, in, MEMOPT_I_OPS_RESULT);
-    memopt_i_ops_take(&o, "weights", x->weights, x->weight_type, x->grad_input && x->rows ? weights : 0,
-                      MEMOPT_I_OPS_READ);
+    memopt_i_linear_take_weights(&o, x, x->grad_input && x->rows ? weights : 0);
+    memopt_i_must(&o.c, !x->quantized || !x->grad_weights, "grad_weights", "is set, and quantized weights are frozen");
     memopt_i_ops_take(&o, "input", x->input, x->type, x->grad_weights && x->outputs ? in : 0, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(&o, "grad_weights", x->grad_weights, x->gradient_type, weights, MEMOPT_I_OPS_RESULT);
     memopt_i_ops_take(&o, "grad_bias", x->grad_bias, x->gradient_type, x->outputs, MEMOPT_I_OPS_RESULT);
@@ -33619,6 +34072,7 @@ static int memopt_i_batch_ends(const memopt_ops *ops, const memopt_batch_norm *x
     t->backward = backward;
     n = t->x.linear.outputs;
     memopt_i_must_be_at_least(&t->o.c, "rows", t->x.linear.rows, "at least", 2);
+    memopt_i_must(&t->o.c, !t->x.linear.quantized, "quantized", "is for linear layers alone");
     if (n) memopt_i_batch_arrays(&t->o, &t->x, backward);
     if (memopt_i_ops_ends(&t->o, bytes) || !n) return 1;
     memset(t->a, 0, 2 * n * sizeof *t->a);

@@ -11519,7 +11519,7 @@ PUBLIC status_t api::memopt_cuda_gemm_multiply_batch(memopt_cuda_gemm *gemm, con
 
     if (!gemm || !p || !batch) return MEMOPT_CUDA_ERR_NULL;
     if ((s = gemm_check(p, batch)) != 0) return s;
-    if (p->left_type != p->right_type) return MEMOPT_CUDA_ERR_TYPE;
+    if (p->left_type != p->right_type || p->quantized) return MEMOPT_CUDA_ERR_TYPE;
     if ((s = gemm_types(gemm, p->left_type, p->result_type)) != 0) return s;
     if (p->bias && p->result_type != MEMOPT_TYPE_F32) return MEMOPT_CUDA_ERR_TYPE;
     if (!batch->count) return 0;
@@ -11732,7 +11732,7 @@ PRUNED status_t linear_resolve(const memopt_linear *x, size_t *bytes) {
 
     if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(x->weight_type)
         || ((x->accumulate | x->accumulate_input) & ~1)) return MEMOPT_ERR_ARGUMENT;
-    if (x->type != x->weight_type) return MEMOPT_CUDA_ERR_TYPE;
+    if (x->type != x->weight_type || x->quantized) return MEMOPT_CUDA_ERR_TYPE;
     if (gemm_dimension(x->rows) || gemm_dimension(x->inputs) || gemm_dimension(x->outputs)
         || memopt_i_ops_too_large(x->rows, x->inputs, x->type) || memopt_i_ops_too_large(x->rows, x->outputs, x->type)
         || memopt_i_ops_too_large(x->outputs, x->inputs, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;

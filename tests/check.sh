@@ -812,7 +812,7 @@ ENDS
 160000 memopt_quantize MEMORY
 400000 memopt_heap_create NUMBERS
 480000 memopt_norm_forward ACTIVATIONS
-480000 memopt_tape_create OPERATORS
+500000 memopt_tape_create OPERATORS
 760000 memopt_advise_solve RANKS
 750000 memopt_norm_forward ADVISE
 620000 memopt_tape_create MEMORY OPERATORS

@@ -237,6 +237,54 @@ static void gemm_blocks(void) { /* sizes around those of chunks and blocks of de
             gemm_free(&g);
         }
 }
+/* Few rows, whose right operand is read where it lies: each number of them, sizes that are whole vectors, chains and
+   chunks, and others; deeper than the left operand that is packed at a time; strides whose lines share a set. */
+static void gemm_few_rows(void) {
+    static const size_t sizes[][2] = { { 32, 64 }, { 800, 40 }, { 41, 33 }, { 16, 9600 }, { 90, 7 }, { 33, 2100 }, { 64, 192 }, { 7, 96 } };
+    static const int types[] = { 0, 4, 9, 13, 22, 3, 1, 8 }; /* all floats, all bf16, mixed, and what has no way of its own */
+    uint64_t seed = 21; size_t rows, i;
+    for (rows = 1; rows <= 17; ++rows)
+        for (i = 0; i < 8; ++i) {
+            const size_t at = (rows + i) % 8, gap = i % 3 == 2 ? 1024 - sizes[at][i & 1] % 1024 : i % 3;
+            gemm_case g;
+            if (test_is_passed_over() || (sizes[at][1] > 2000 && rows % 4 != 1)) continue;
+            g = gemm_make(&seed, rows, sizes[at][0], sizes[at][1], types[i], (int)(rows + i / 2) % 4, (int)test_below(&seed, 3), gap, i == 3);
+            gemm_levels(&g, (int)(rows % 3), rows * 100 + i);
+            gemm_free(&g);
+        }
+}
+/* ---- a right operand of 8 bits: what the codes decode to, element by element, and the product of that ---- */
+static void gemm_quantized_case(uint64_t *seed, size_t rows, size_t columns, size_t depth, int types, int turned, const memopt_quantized *desc,
+                                int wild, uint64_t at) {
+    gemm_case g = gemm_make(seed, rows, columns, depth, types, turned, (int)test_below(seed, 3), test_below(seed, 2) * 5, wild);
+    const memopt_type type = g.p.right_type; const size_t block = desc->block ? desc->block : 256;
+    const size_t n = g.p.right_transposed ? gemm_elements(columns, depth, g.p.right_stride) : gemm_elements(depth, columns, g.p.right_stride);
+    uint8_t *codes = (uint8_t *)gemm_alloc(n); float *absmax = (float *)gemm_alloc((n + block - 1) / block * sizeof *absmax);
+    memopt_quantized q = *desc; size_t i;
+    for (i = 0; i < (n + block - 1) / block; ++i) absmax[i] = fabsf(gemm_random(seed, wild));
+    for (i = 0; i < n; ++i) {
+        volatile float x;
+        codes[i] = (uint8_t)test_random(seed);
+        x = memopt_i_map_level(q.map, codes[i]) * absmax[i / block];
+        gemm_put(g.right, type, i, x);
+    }
+    gemm_want(&g, wild);
+    q.absmax = absmax;
+    g.p.right = codes; g.p.quantized = &q;
+    gemm_levels(&g, (int)(rows % 3), at);
+    free(codes); free(absmax); gemm_free(&g);
+}
+static void gemm_quantized(void) {
+    static const size_t sizes[][2] = { { 32, 64 }, { 70, 45 }, { 33, 400 }, { 9, 31 }, { 300, 96 }, { 1, 1 }, { 640, 33 } };
+    static const size_t blocks[] = { 0, 32, 96, 256, 4096 };
+    uint64_t seed = 22; size_t i;
+    for (i = 0; i < 84; ++i) {
+        const size_t rows = i % 4 ? 1 + i % 18 : 30 + test_below(&seed, 400); memopt_quantized q;
+        if (test_is_passed_over()) continue;
+        q.absmax = NULL; q.map = (memopt_quant_map)(i % 3); q.block = blocks[i % 5];
+        gemm_quantized_case(&seed, rows, sizes[i % 7][0], sizes[i % 7][1], (int)(i % 3 + 3 * (i / 3 % 2) + 9 * (i / 2 % 3)), (int)(i / 4 % 4), &q, i % 6 == 5, i);
+    }
+}
 static void gemm_deep(void) { /* deeper than what is packed at a time */
     static const size_t sizes[][3] = { { 70, 40, 1100 }, { 33, 41, 600 }, { 1, 33, 777 }, { 40, 32, 1300 }, { 35, 430, 40 }, { 64, 64, 1030 } };
     uint64_t seed = 16; size_t i; int types;
@@ -580,7 +628,7 @@ static void gemm_nothing(void) { /* no rows, no columns, no depth; pointers to n
     CHECK(memopt_gemm_multiply(&p, NULL, scratch, MEMOPT_GEMM_SCRATCH) == MEMOPT_OK);
     for (types = 0; types < 27; types += 9)
         for (begin = 0; begin < 3; ++begin) {
-            gemm_case g = gemm_make(&seed, 13, 37, 0, types, types % 4, begin, 1, 0);
+            gemm_case g = gemm_make(&seed, types == 9 ? 13 : 3, 37, 0, types, types % 4, begin, 1, 0);
             g.p.left = g.p.right = NULL;
             gemm_levels(&g, begin, (uint64_t)types);
             gemm_free(&g);
@@ -633,7 +681,7 @@ static void gemm_overlaps(void) { /* two matrices anywhere: exactly where they h
 }
 /* Everything that is refused, one thing wrong at a time. */
 typedef struct gemm_bad {
-    memopt_product p; memopt_threads t; const memopt_threads *threads; void *scratch; size_t bytes;
+    memopt_quantized q; memopt_product p; memopt_threads t; const memopt_threads *threads; void *scratch; size_t bytes;
 } gemm_bad;
 static const struct { memopt_status status; const char *text; } gemm_reasons[] = {
     { MEMOPT_ERR_ARGUMENT, NULL }, /* there is no product to name an error */
@@ -671,10 +719,21 @@ static const struct { memopt_status status; const char *text; } gemm_reasons[] =
     { MEMOPT_ERR_OVERFLOW, "result is larger than memory can be" },
     { MEMOPT_ERR_OVERFLOW, "right is larger than memory can be" },
     { MEMOPT_ERR_OVERFLOW, "left is larger than memory can be" },
-    { MEMOPT_ERR_OVERFLOW, "right is larger than memory can be" }
+    { MEMOPT_ERR_OVERFLOW, "right is larger than memory can be" },
+    { MEMOPT_ERR_ARGUMENT, "quantized.map 3, at most 2" },
+    { MEMOPT_ERR_ARGUMENT, "quantized.block 48, a multiple of 32, at most 4096" },
+    { MEMOPT_ERR_ARGUMENT, "quantized.block 4128, a multiple of 32, at most 4096" },
+    { MEMOPT_ERR_ARGUMENT, "quantized.absmax is NULL" },
+    { MEMOPT_ERR_ARGUMENT, "quantized.absmax is misaligned" },
+    { MEMOPT_ERR_ARGUMENT, "right_type 2, codes decode to float32 or bf16" },
+    { MEMOPT_ERR_ARGUMENT, "result overlaps right" },
+    { MEMOPT_ERR_ARGUMENT, "result overlaps quantized.absmax" },
+    { MEMOPT_ERR_ARGUMENT, "right is NULL" }
 };
+enum { GEMM_REASONS = (int)(sizeof gemm_reasons / sizeof *gemm_reasons) };
 static memopt_status gemm_bad_run(gemm_bad *b, int what) {
     float *result = (float *)b->p.result; const memopt_product *p = &b->p;
+    if (what >= 36 && what < GEMM_REASONS) b->p.quantized = &b->q; /* right is codes, which may begin anywhere */
     switch (what) {
     case 0: p = NULL; break;
     case 1: b->p.left = NULL; break;
@@ -712,6 +771,15 @@ static memopt_status gemm_bad_run(gemm_bad *b, int what) {
     case 33: b->p.right_stride = SIZE_MAX / 4 + 1; break;
     case 34: b->p.depth = b->p.left_stride = SIZE_MAX / 4; break;
     case 35: b->p.right_stride = SIZE_MAX / 24; break; /* fits size_t, but no memory */
+    case 36: b->q.map = (memopt_quant_map)3; break;
+    case 37: b->q.block = 48; break;
+    case 38: b->q.block = 4128; break;
+    case 39: b->q.absmax = NULL; break;
+    case 40: b->q.absmax = (const float *)(const void *)((const unsigned char *)b->q.absmax + 2); break;
+    case 41: b->p.right_type = MEMOPT_TYPE_F16; break;
+    case 42: b->p.right = (const unsigned char *)b->p.result - 34; break; /* the last code is the result's first byte */
+    case 43: b->q.absmax = result + 40; break; /* of two blocks the second one; the first is in the result's last rows */
+    case 44: b->p.right = NULL; break;
     default: return MEMOPT_ERR_OVERFLOW;
     }
     return memopt_gemm_multiply(p, b->threads, b->scratch, b->bytes);
@@ -721,16 +789,17 @@ static void gemm_refused(void) {
     unsigned char *raw = (unsigned char *)gemm_alloc(MEMOPT_GEMM_SCRATCH + 64); gemm_bad b, right; char text[128];
     for (i = 0; i < 512; ++i) operands[i] = (float)i;
     for (i = 0; i < 64; ++i) before[i] = results[i] = (float)i;
-    for (what = 0; what < 37; ++what) { /* the last: nothing is wrong */
+    for (what = 0; what <= GEMM_REASONS; ++what) { /* the last: nothing is wrong */
         memopt_status s;
         memset(&b, 0, sizeof b);
         b.p.rows = 6; b.p.columns = 7; b.p.depth = 5; b.p.left_stride = 5; b.p.right_stride = b.p.result_stride = 7;
         b.p.left = operands; b.p.right = operands + 128; b.p.bias = operands + 256; b.p.result = results;
+        b.q.absmax = operands + 320; b.q.map = MEMOPT_QUANT_LINEAR; b.q.block = 32;
         b.scratch = raw + (0 - (uintptr_t)raw) % 64; b.bytes = MEMOPT_GEMM_SCRATCH;
         right = b;
         s = gemm_bad_run(&b, what);
-        CHECK_AT(s == (what < 36 ? gemm_reasons[what].status : MEMOPT_ERR_OVERFLOW), what);
-        if (what && what < 36) { /* and why */
+        CHECK_AT(s == (what < GEMM_REASONS ? gemm_reasons[what].status : MEMOPT_ERR_OVERFLOW), what);
+        if (what && what < GEMM_REASONS) { /* and why */
             b = right;
             b.p.error = &test_why;
             test_why_reset();
@@ -842,7 +911,7 @@ void test_gemm(void);
 void test_gemm(void) {
     RUN(gemm_combinations);
     RUN(gemm_every_size);
-    RUN(gemm_blocks); RUN(gemm_deep); RUN(gemm_much_to_carry);
+    RUN(gemm_blocks); RUN(gemm_few_rows); RUN(gemm_quantized); RUN(gemm_deep); RUN(gemm_much_to_carry);
     RUN(gemm_workers);
     RUN(gemm_wild);
     RUN(gemm_parts); RUN(gemm_parts_of_32); RUN(gemm_bits); RUN(gemm_band); RUN(gemm_zeros); RUN(gemm_bands); RUN(gemm_no_depth); RUN(gemm_residuals); RUN(gemm_modes); RUN(gemm_dots);

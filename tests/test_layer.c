@@ -182,6 +182,68 @@ static void layer_linear_values(void) {
                     layer_linear_case(sizes[i][0], sizes[i][1], sizes[i][2], layer_types[t], layer_types[w],
                                       layer_types[(t + w + i) % 3], (int)(i + w) % 2);
 }
+/* Frozen weights of 8 bits: the bits of the layer whose weights are what the codes decode to, in both directions. */
+static void layer_linear_quantized(void) {
+    static const size_t shapes[][3] = { { 1, 70, 45 }, { 3, 40, 33 }, { 8, 96, 64 }, { 21, 33, 50 }, { 400, 64, 31 } };
+    uint64_t seed = 7; size_t i, k;
+    for (i = 0; i < 20; ++i) {
+        const size_t *d = shapes[i % 5], n = d[1] * d[2]; const memopt_type type = layer_types[i % 3], kind = i % 2 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+        memopt_linear x = layer_linear(d[0], d[1], d[2], type, kind, MEMOPT_TYPE_F32), y; memopt_ops ops = layer_ops(NULL, &x); memopt_quantized q; size_t bytes;
+        uint8_t *codes = (uint8_t *)layer_alloc(n); float *absmax = (float *)layer_alloc(((n + 31) / 32) * sizeof *absmax), *decoded = (float *)(void *)layer_alloc(n * 4);
+        for (k = 0; k < (n + 31) / 32; ++k) absmax[k] = (float)(1 + test_below(&seed, 1000)) / 4096;
+        for (k = 0; k < n; ++k) {
+            volatile float level, w;
+            codes[k] = (uint8_t)test_random(&seed);
+            level = memopt_i_map_level((memopt_quant_map)(i % 3), codes[k]);
+            decoded[k] = w = level * absmax[k / 32];
+        }
+        memopt_i_from_f32(MEMOPT_SIMD_SCALAR, (void *)(uintptr_t)x.weights, decoded, kind, n);
+        q.absmax = absmax; q.map = (memopt_quant_map)(i % 3); q.block = 32;
+        y = x;
+        y.weights = codes; y.quantized = &q; y.grad_weights = NULL;
+        x.activation = y.activation = (memopt_activation)(i % 4);
+        y.output = layer_new(type, d[0] * d[2], 11); y.grad_input = layer_new(type, d[0] * d[1], 12); y.grad_bias = layer_new(MEMOPT_TYPE_F32, d[2], 13);
+        CHECK_AT(scratch_of_linear(&ops, &y, &bytes) == MEMOPT_OK && bytes == ops.scratch_bytes, i);
+        CHECK_AT(memopt_linear_forward(&ops, &x) == MEMOPT_OK && memopt_linear_forward(&ops, &y) == MEMOPT_OK, i);
+        CHECK_AT(!memcmp(x.output, y.output, d[0] * d[2] * memopt_type_bytes(type)), i);
+        CHECK_AT(memopt_linear_backward(&ops, &x) == MEMOPT_OK && memopt_linear_backward(&ops, &y) == MEMOPT_OK, i);
+        CHECK_AT(!memcmp(x.grad_input, y.grad_input, d[0] * d[1] * memopt_type_bytes(type)), i);
+        CHECK_AT(!memcmp(x.grad_bias, y.grad_bias, d[2] * sizeof(float)), i);
+        layer_done();
+    }
+}
+static memopt_status layer_no_gemm(void *user, const memopt_product *p, const memopt_threads *t, void *scratch) {
+    (void)user; (void)p; (void)t; (void)scratch;
+    return MEMOPT_ERR_DEVICE;
+}
+static void layer_linear_quantized_refused(void) {
+    memopt_linear x = layer_linear(3, 4, 5, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32), y; memopt_ops ops = layer_ops(NULL, &x), own; int i;
+    static const char *const reasons[] = { "linear: quantized.map 3, at most 2", "linear: quantized.block 31, a multiple of 32, at most 4096", "linear: quantized.absmax is NULL",
+        "linear: quantized.absmax is misaligned", "linear: weights is NULL", "linear: weight_type 2, codes decode to float32 or bf16",
+        "linear: quantized is set, and the gemm is not the built-in one", "linear: grad_weights is set, and quantized weights are frozen" };
+    memopt_quantized q; float absmax[2] = { 1, 1 }; unsigned char kept[60]; memopt_error why;
+    memcpy(kept, x.output, 60);
+    for (i = 0; i < 8; ++i) {
+        char text[128]; size_t length;
+        q.absmax = absmax; q.map = MEMOPT_QUANT_SIGNED; q.block = 0;
+        y = x; y.quantized = &q; y.grad_weights = NULL; own = ops; own.error = &why;
+        if (i == 0) q.map = (memopt_quant_map)3;
+        if (i == 1) q.block = 31;
+        if (i == 2) q.absmax = NULL;
+        if (i == 3) q.absmax = (const float *)(const void *)((const unsigned char *)absmax + 1);
+        if (i == 4) y.weights = NULL;
+        if (i == 5) { y.weight_type = MEMOPT_TYPE_F16; y.bias = NULL; }
+        if (i == 6) own.gemm.multiply_fn = layer_no_gemm;
+        if (i == 7) y.grad_weights = x.grad_weights;
+        memset(&why, 0, sizeof why);
+        if (i < 7) CHECK_AT(memopt_linear_forward(&own, &y) == MEMOPT_ERR_ARGUMENT, i);
+        else CHECK_AT(memopt_linear_backward(&own, &y) == MEMOPT_ERR_ARGUMENT, i);
+        CHECK_AT(memopt_error_text(&why, text, sizeof text, &length) == MEMOPT_OK && !strcmp(text, reasons[i]), i);
+        if (i < 7) CHECK_AT(memopt_linear_backward(&own, &y) == MEMOPT_ERR_ARGUMENT, i);
+        CHECK_AT(!memcmp(kept, x.output, 60), i);
+    }
+    layer_done();
+}
 static void layer_linear_wanted(void) { /* what is NULL is neither needed nor made */
     memopt_linear x = layer_linear(3, 4, 5, MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F32), all = x, y;
     memopt_ops ops = layer_ops(NULL, &x); float grad[20], kept[20];
@@ -1384,7 +1446,7 @@ static void layer_rotary_errors(void) {
 }
 
 static void test_layer(void) {
-    RUN(layer_linear_values);
+    RUN(layer_linear_values); RUN(layer_linear_quantized); RUN(layer_linear_quantized_refused);
     RUN(layer_linear_wanted);
     RUN(layer_rotary_values);
     RUN(layer_rotary_far);

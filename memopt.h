@@ -26576,7 +26576,7 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, 
     V(gemm_sums) s;
     size_t k, r;
 
-    if (rows > V(tall)) return;
+    if (rows > V(tall) || (V(width) == 1 && rows != 1 && rows != V(tall))) return;
     s.right = t->right;
     MEMOPT_I_UNROLL_ALL
     for (r = 0; r < 4; ++r) s.left[r] = t->left + (begin + (3 * r < rows ? 3 * r : 0)) * t->left_row;
@@ -26599,13 +26599,14 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, 
     }
 }
 
-/* All rows of a whole tile at once, else in one part or two of up to six. */
+/* All rows of a whole tile at once, else in one part or two of up to six; or, without lanes, one by one. */
 V_HOST_FN MEMOPT_I_FLATTEN void V(gemm_tile)(const memopt_i_gemm_tile *t) {
     size_t begin, rows;
 
     for (begin = 0; begin < t->rows; begin += rows) {
         rows = t->rows - begin;
         if (rows > 6 && rows < 12) rows = (rows + 1) / 2;
+        if (V(width) == 1 && rows < V(tall)) rows = 1;
         switch (rows) {
         case 1:
             V(gemm_rows)(t, begin, 1);

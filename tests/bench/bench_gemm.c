@@ -44,6 +44,12 @@ static const bench_shape bench_shapes[] = {
     { "sample_bf16_1_row", 1, 50304, 768, 0, 1, 0, MEMOPT_TYPE_BF16 },
     { "sample_bf16_8_rows", 8, 50304, 768, 0, 1, 0, MEMOPT_TYPE_BF16 } };
 
+static volatile float bench_sink;
+/* Compiled as the header compiles its wide code: else gcc makes calls of what should be instructions. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#  pragma GCC push_options
+#  pragma GCC optimize("align-functions=1,align-jumps=1")
+#endif
 /* ---- the limit: ten accumulators and nothing else ---- */
 #define BENCH_PEAK(V, SET)                                                                                             \
 SET static float V##bench_peak(size_t steps, float seed) {                                                             \
@@ -65,11 +71,30 @@ BENCH_PEAK(memopt_i_v16_, MEMOPT_I_AVX512)
 #elif defined(MEMOPT_I_NEON)
 BENCH_PEAK(memopt_i_v4_, )
 #endif
+/* ---- the limit of few rows: memory ---- */
+#define BENCH_READ(V, SET, WIDTH)                                                                                      \
+SET static void V##bench_read(const float *p, size_t n) {                                                              \
+    V##floats a = V##set(0), b = a, c = a, d = a; size_t i; float sum[16];                                             \
+    for (i = 0; i + 4 * WIDTH <= n; i += 4 * WIDTH) {                                                                  \
+        a = V##add(a, V##load(p + i)); b = V##add(b, V##load(p + i + WIDTH));                                          \
+        c = V##add(c, V##load(p + i + 2 * WIDTH)); d = V##add(d, V##load(p + i + 3 * WIDTH));                          \
+    }                                                                                                                  \
+    V##store(sum, V##add(V##add(a, b), V##add(c, d)));                                                                 \
+    bench_sink = sum[0];                                                                                               \
+}
+BENCH_READ(memopt_i_v1_, , 1)
+#if defined(MEMOPT_I_X86)
+BENCH_READ(memopt_i_v8_, MEMOPT_I_AVX2, 8)
+#elif defined(MEMOPT_I_NEON)
+BENCH_READ(memopt_i_v4_, , 4)
+#endif
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#  pragma GCC pop_options
+#endif
 #define BENCH_STEPS ((size_t)1000000)
 static uint64_t bench_clock(int threads) {
     return threads == 1 ? (uint64_t)clock() * (1000000000 / CLOCKS_PER_SEC) : bench_now();
 }
-static volatile float bench_sink;
 static void bench_peak_chunk(void *task, size_t chunk, int worker) {
     const int level = memopt_simd_best(); const float seed = 1e-9f * (float)(chunk + 1);
     (void)task; (void)worker;
@@ -133,23 +158,6 @@ static double bench_dots_peak(const memopt_threads *t, int threads) {
     memopt_i_parallel_for(t, (size_t)threads, bench_dots_chunk, NULL);
     return flops / (double)(bench_clock(threads) - start);
 }
-#endif
-/* ---- the limit of few rows: memory ---- */
-#define BENCH_READ(V, SET, WIDTH)                                                                                      \
-SET static void V##bench_read(const float *p, size_t n) {                                                              \
-    V##floats a = V##set(0), b = a, c = a, d = a; size_t i; float sum[16];                                             \
-    for (i = 0; i + 4 * WIDTH <= n; i += 4 * WIDTH) {                                                                  \
-        a = V##add(a, V##load(p + i)); b = V##add(b, V##load(p + i + WIDTH));                                          \
-        c = V##add(c, V##load(p + i + 2 * WIDTH)); d = V##add(d, V##load(p + i + 3 * WIDTH));                          \
-    }                                                                                                                  \
-    V##store(sum, V##add(V##add(a, b), V##add(c, d)));                                                                 \
-    bench_sink = sum[0];                                                                                               \
-}
-BENCH_READ(memopt_i_v1_, , 1)
-#if defined(MEMOPT_I_X86)
-BENCH_READ(memopt_i_v8_, MEMOPT_I_AVX2, 8)
-#elif defined(MEMOPT_I_NEON)
-BENCH_READ(memopt_i_v4_, , 4)
 #endif
 typedef struct bench_span { const float *floats; size_t count; } bench_span; /* of a chunk */
 static void bench_read_chunk(void *task, size_t chunk, int worker) {

@@ -31,7 +31,7 @@
 
    OPTIONS     [all] same value in every file that includes this; [impl] implementation file only
      MEMOPT_ONLY_MEMORY, MEMOPT_ONLY_NUMBERS, MEMOPT_ONLY_ACTIVATIONS, MEMOPT_ONLY_OPERATORS, MEMOPT_ONLY_RANKS,
-     MEMOPT_ONLY_ADVISE
+     MEMOPT_ONLY_ADVISE, MEMOPT_ONLY_MUON
                        [all]  these groups of the CONTENTS with what they use, and nothing else. Several add up; none is
                        everything. Nothing else is declared: a compiler refuses a call of it, or warns (C, gcc before
                        14) and the linker refuses. A file that only calls may choose less than the implementation's
@@ -91,7 +91,6 @@
           state             a tensor's state, byte by byte
           optim_pass        a step over a tensor: decode, step, encode, a block behind
           adafactor         Adafactor's rows and columns
-          muon              Muon: steps of matrices by their momentum, made orthogonal
      api_ optim             AdamW, Adam, SGD, Lion, LARS, LAMB, Adafactor, RMSprop, Muon; 32, 16, 8 bits; sliced, whole
           optim_ranks       kinds that measure (LARS, LAMB, Adafactor), where ranks share a tensor
      api_ scale             loss scaling, clipping, accumulation; which numbers have which type
@@ -113,7 +112,6 @@
      api_ gemm              the product of matrices by wide code
           tiles             products of bf16 by matrix units or dot products
           product           the product of matrices: yours, or the built-in one
-     api_ newton_schulz     a matrix made nearly orthogonal, for the optimizer Muon
           row_kernels       what is done along a row: conversions, sums, exponentials, activations
           operator          what all operators have in common: workers, product, scratch
      api_ softmax           rows of scores to probabilities, and back
@@ -158,6 +156,8 @@
           advise_schedules  what a form of the blocks takes under the schedules of its frontier
           advise_price      what one choice takes
      api_ advise            from a model and a machine to a way of training that fits, with its bytes and seconds
+     MUON                   step matrices by their momentum, made orthogonal, beside an optimizer (with host_threads)
+     api_ muon              Muon: its passes, and Newton-Schulz by products of matrices
 
    INDEX       Headings of the sections that have them: search for "---- NAME".
      host             the clock; opening and reading a file of the system, for host_files and pages; is a host whole?
@@ -177,6 +177,7 @@
      gemm             a right operand of 8 bits; bf16 times bf16: two chains for each block of depth;
                       few rows: reading the right operand is what takes time
      tiles            packing; the walk; where sums begin and end; bands; chunks
+     muon             Newton-Schulz; passes
      row_kernels      curves and rows; steps: an operation on elements, for operators and for passes from a text;
                       one number; other types; rows, by level; steps, by level
      operator         checks of operators; numbers from outside; passes over elements; scratch and products
@@ -300,18 +301,24 @@
 #  else
 #    define MEMOPT_I_ADVISE 0
 #  endif
+#  ifdef MEMOPT_ONLY_MUON
+#    define MEMOPT_I_MUON 0x40
+#  else
+#    define MEMOPT_I_MUON 0
+#  endif
 #  define MEMOPT_I_CHOSEN_HERE (MEMOPT_I_MEMORY | MEMOPT_I_NUMBERS | MEMOPT_I_ACTIVATIONS | MEMOPT_I_OPERATORS)
-#  define MEMOPT_I_CHOSEN      (MEMOPT_I_CHOSEN_HERE | MEMOPT_I_RANKS | MEMOPT_I_ADVISE)
+#  define MEMOPT_I_CHOSEN      (MEMOPT_I_CHOSEN_HERE | MEMOPT_I_RANKS | MEMOPT_I_ADVISE | MEMOPT_I_MUON)
 #  if MEMOPT_I_CHOSEN
 #    define MEMOPT_I_GROUPS MEMOPT_I_CHOSEN
 #    define MEMOPT_I_SOME   1
 #  else
-#    define MEMOPT_I_GROUPS 0x3f
+#    define MEMOPT_I_GROUPS 0x7f
 #  endif
 #elif defined(MEMOPT_ONLY_MEMORY) != (MEMOPT_I_MEMORY != 0) || defined(MEMOPT_ONLY_NUMBERS) != (MEMOPT_I_NUMBERS != 0) \
     || defined(MEMOPT_ONLY_ACTIVATIONS) != (MEMOPT_I_ACTIVATIONS != 0) \
     || defined(MEMOPT_ONLY_OPERATORS) != (MEMOPT_I_OPERATORS != 0) \
-    || defined(MEMOPT_ONLY_RANKS) != (MEMOPT_I_RANKS != 0) || defined(MEMOPT_ONLY_ADVISE) != (MEMOPT_I_ADVISE != 0)
+    || defined(MEMOPT_ONLY_RANKS) != (MEMOPT_I_RANKS != 0) || defined(MEMOPT_ONLY_ADVISE) != (MEMOPT_I_ADVISE != 0) \
+    || defined(MEMOPT_ONLY_MUON) != (MEMOPT_I_MUON != 0)
 #  error "memopt.h was included before with other MEMOPT_ONLY_...: define the same before every #include"
 #endif
 
@@ -531,7 +538,7 @@ typedef struct memopt_host {
     memopt_clock     clock;
 } memopt_host;
 
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x7e /* for numbers, activations, operators, ranks, advise, muon */
 /* @section api_host_threads : api_host */
 
 /**
@@ -606,7 +613,7 @@ MEMOPT_API memopt_carver memopt_carver_begin(void *base);
     base itself is aligned by who brings it. Not checked against the end of a block: count it with the same lines. */
 MEMOPT_API void *memopt_carve(memopt_carver *carver, size_t count, size_t size, size_t alignment);
 
-#if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x77 /* for memory, numbers, activations, ranks, advise, muon */
 /* @section api_ledger : api_host */
 
 /* what bytes are for; below, and your own from memopt_ledger_tag_add() */
@@ -742,7 +749,7 @@ MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, cons
                                                size_t capacity, size_t *length);
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x77 /* for memory, numbers, activations, ranks, advise, muon */
 /* @section api_source : api_ledger */
 
 typedef enum memopt_source_kind {
@@ -1165,7 +1172,7 @@ MEMOPT_API memopt_status memopt_heap_begin_step(memopt_heap *heap);
 MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap);
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x7e /* for numbers, activations, operators, ranks, advise, muon */
 /* @section api_simd : api_host */
 
 /**
@@ -1244,7 +1251,7 @@ MEMOPT_API memopt_status memopt_random_normal(float *dst, size_t n, uint64_t see
                                               const memopt_threads *threads);
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x7e /* for numbers, activations, operators, ranks, advise, muon */
 /* @section api_number : api_noise
    Formats: bf16 (8 bits of exponent, 7 of mantissa), f16 (IEEE half: 5, 10), e4m3 and e5m2 (OCP 8-bit; e4m3 has no
    infinity, its largest is 448). All as plain integers, in the machine's byte order.
@@ -1384,8 +1391,6 @@ MEMOPT_I_INLINE uint32_t memopt_i_join(uint32_t high, uint32_t low) {
 
 typedef enum memopt_type { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F16 } memopt_type;
 
-/* Products of matrices for an optimizer, MEMOPT_OPTIM_MUON: from memopt_newton_schulz_in(). */
-typedef struct memopt_newton_schulz memopt_newton_schulz;
 
 /** Bytes of an element; 0 for numbers that are no type. */
 MEMOPT_API size_t memopt_type_bytes(memopt_type type);
@@ -1521,7 +1526,7 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
                                                 const memopt_threads *threads, uint32_t *out);
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x7e /* for numbers, activations, operators, ranks, advise, muon */
 /* @section api_quant : api_number
    Arrays of floats as one byte an element and one float for each block: x = level[code] * absmax.
 
@@ -1632,7 +1637,7 @@ typedef struct memopt_fp8 {
 MEMOPT_API memopt_status memopt_fp8_quantize(const memopt_fp8 *x, const memopt_threads *threads);
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x76 /* for numbers, activations, ranks, advise, muon */
 /* @section api_optim : api_arena api_number
    One optimizer object steps all tensors of a model. memopt_optim_open() makes it with all states in one call; or its
    memory and every tensor's state are asked for first, and brought by you: from a heap, a file. A step is begin, for
@@ -1719,6 +1724,8 @@ typedef struct memopt_optim_group {
  */
 MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind);
 
+typedef struct memopt_muon memopt_muon; /* section api_muon */
+
 typedef struct memopt_optim_desc { /* zero it, then set what you need */
     memopt_optim_tensor       *tensors;      /* yours; stays where it is. Only pointers may change, between steps */
     size_t                     tensor_count;
@@ -1737,8 +1744,7 @@ typedef struct memopt_optim_desc { /* zero it, then set what you need */
     size_t                     min_quantized;/* whole tensors with fewer elements keep float states; 0 = 4096 */
     uint64_t                   seed;         /* of stochastic rounding; errors of neighbouring steps cancel */
     const memopt_threads      *threads;      /* copied; NULL = the calling thread */
-    /* MUON: memopt_newton_schulz_in(), of the group OPERATORS, which programs without MUON need not compile */
-    const memopt_newton_schulz *newton_schulz;
+    const memopt_muon         *muon;         /* MUON: memopt_muon_products(), which alone brings its code along */
     memopt_error              *error;        /* NULL, or filled in when a call with this desc fails; not kept */
 } memopt_optim_desc;
 
@@ -1759,14 +1765,14 @@ typedef struct memopt_optim_run {
 /**
  * How many bytes the optimizer object takes: tables, sums of measured kinds, and for blocks above 256 the scratch of
  * each worker, 16 * block bytes. Up to 256 the scratch is 4 KiB of the worker's stack (a step takes 8 to 11 KiB of
- * it in all). With MUON also the scratch of the largest matrix, see memopt_newton_schulz_in(). With place_states, the
+ * it in all). With MUON also the scratch of the largest matrix, see memopt_muon_products(). With place_states, the
  * states as well.
  *
  * desc    the tensors' counts are read, their pointers are not
  * bytes   receives the size; untouched on failure
  * returns OK, ERR_ARGUMENT (no tensors, a count of 0, a part outside its tensor or not at a multiple of the block, a
  *         block that is not allowed, a combination of kind and formats that does not exist, bad threads, place_states
- *         neither 0 nor 1; MUON without newton_schulz, or with a tensor that has neither columns nor `adamw`),
+ *         neither 0 nor 1; MUON without `muon`, or with a tensor that has neither columns nor `adamw`),
  *         ERR_OVERFLOW
  */
 MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_t *bytes);
@@ -2710,7 +2716,7 @@ MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t
 MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n);
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x28 /* for operators, advise */
+#if MEMOPT_I_GROUPS & 0x68 /* for operators, advise, muon */
 /* @section api_gemm : api_number api_quant
    Matrices lie row by row: element (i, j) at data[i * stride + j], strides in elements. Types are of the storage; all
    arithmetic is float32.
@@ -2791,10 +2797,10 @@ MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
 #define MEMOPT_GEMM_SCRATCH ((size_t)768 << 10)
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x08 /* for operators */
-/* @section api_newton_schulz : api_gemm
+#if MEMOPT_I_GROUPS & 0x40 /* for muon */
+/* @section api_muon : api_gemm api_optim
    Muon steps the matrices of a model, and the same object steps all else as AdamW:
-       desc.kind = MEMOPT_OPTIM_MUON; desc.newton_schulz = memopt_newton_schulz_in(MEMOPT_TYPE_BF16);
+       desc.kind = MEMOPT_OPTIM_MUON; desc.muon = memopt_muon_products(MEMOPT_TYPE_BF16);
        tensors[i].columns = columns;                              (a matrix of a hidden layer, rows by columns)
        tensors[k].adamw = 1; tensors[k].group = 1;                (vectors, embeddings, the head)
        groups[0] = memopt_optim_group_default(MEMOPT_OPTIM_MUON); groups[0].match_rms = 1;
@@ -2803,15 +2809,18 @@ MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
    orthogonal. The larger the groups of a shard, the fewer matrices are shared. */
 
 /**
- * What MEMOPT_OPTIM_MUON makes matrices orthogonal with: five steps of Newton-Schulz by the built-in gemm, with torch's
- * coefficients. The optimizer then has room for its largest matrix: the elements and, of the smaller of its sides, two
- * squares, all as `products`; a strip of floats, 1 MiB or 256 times that side; and memopt_gemm_scratch().
+ * The code of MEMOPT_OPTIM_MUON, for memopt_optim_desc: matrices become orthogonal by five steps of Newton-Schulz, with
+ * torch's coefficients, by the built-in gemm. The optimizer then has room for its largest matrix: the elements and, of
+ * the smaller of its sides, two squares, all as `products`; a strip of floats, 1 MiB or 256 times that side; and
+ * memopt_gemm_scratch().
  *
  * products  BF16, as torch has it, or F32. The results are the same bits at every SIMD level, for any workers
  * returns   the same constant at every call; NULL for any other type
  */
-MEMOPT_API const memopt_newton_schulz *memopt_newton_schulz_in(memopt_type products);
+MEMOPT_API const memopt_muon *memopt_muon_products(memopt_type products);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x08 /* for operators */
 /* @section api_ops : api_gemm
    Operators whose usual form wastes memory, forward and backward, a section for each. Arithmetic is float32 whatever
    the storage, but that in bf16 attention and head round to bf16 what goes into a product: both operands are bf16
@@ -5265,7 +5274,7 @@ static void memopt_i_sort(uint32_t *order, size_t count, memopt_i_key_fn *key, c
     }
 }
 
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x7e /* for numbers, activations, operators, ranks, advise, muon */
 /* @section rounding : base
    Floats by their bits, and arithmetic that is rounded once, whatever the processor and the compiler make of it. */
 
@@ -5867,7 +5876,7 @@ static memopt_status memopt_i_host_fill(const memopt_host *host, memopt_host *ou
 
 MEMOPT_I_SMALL_END
 
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x7e /* for numbers, activations, operators, ranks, advise, muon */
 /* @section host_threads : host api_host_threads
    Threads of the system, OpenMP's as workers, and a pool of our own. */
 
@@ -7275,7 +7284,7 @@ MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_hos
 MEMOPT_I_SMALL_END
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x77 /* for memory, numbers, activations, ranks, advise, muon */
 /* @section ledger : carve base host api_ledger
    Who holds which bytes, exactly. Without it an engine learns its peak from the kernel that kills it.
    Problem    "What was live at the peak" asks for a copy of all tags at every new peak, and while a model is loaded
@@ -7786,7 +7795,7 @@ MEMOPT_I_SMALL_END
 
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x77 /* for memory, numbers, activations, ranks, advise, muon */
 /* @section source : ledger host api_source
    Where bytes come from, as one table of functions, so that arenas and heaps do not care whether they stand on a static
    array, malloc, pages of the system, a GPU, or on nothing at all.
@@ -12183,7 +12192,7 @@ MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap) {
 }
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x7e /* for numbers, activations, operators, ranks, advise, muon */
 /* @section simd : host api_simd
    Problem    A header is compiled once, by flags that are not ours, and runs on processors its author never saw.
    Idea       Every wide function carries its instruction set as an attribute and is reached only through a level found
@@ -12409,7 +12418,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 }
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x2a /* for numbers, operators, advise */
+#if MEMOPT_I_GROUPS & 0x6a /* for numbers, operators, advise, muon */
 /* @section flush : simd rounding
    Denormals as zeros, for a product that matrix units define so. */
 
@@ -12467,7 +12476,7 @@ static int memopt_i_flushes(void) {
 
 #endif /* groups */
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x7e /* for numbers, activations, operators, ranks, advise, muon */
 #ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section vec : simd rounding base api_number
    The vocabulary of wide code: a type of lanes for each width, and what can be done with it.
@@ -13691,7 +13700,7 @@ V_FN R(floats) R(masked)(const uint32_t *mask, R(floats) x, R(floats) y) {
 #endif /* groups */
 #endif /* groups */
 #ifndef MEMOPT_I_WIDTH /* of a group */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x7e /* for numbers, activations, operators, ranks, advise, muon */
 /* @section noise : api_noise base
    Philox, and 16 random bits for each index.
    Problem    Rounding at random needs 16 bits for every weight at every step, the same for any worker and slice.
@@ -13942,7 +13951,7 @@ MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x7e /* for numbers, activations, operators, ranks, advise, muon */
 #ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section number : vec noise api_number
    Problem    Half the bytes are half the time, if the conversion costs nothing; but the conversions in use are slow, or
@@ -15232,7 +15241,7 @@ MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x7e /* for numbers, activations, operators, ranks, advise, muon */
 #ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section quant : number api_quant
    Blocks of floats as bytes. A byte is an index into 256 levels that are scaled by the block's largest magnitude.
@@ -16684,7 +16693,7 @@ MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x76 /* for numbers, activations, ranks, advise, muon */
 #ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section state_codec : vec
    The 8-bit codes of optimizer states.
@@ -17077,7 +17086,7 @@ MEMOPT_I_WIDTHS(void, state_codec_encode,
                 (const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n, float inverse))
 #endif /* groups */
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x7e /* for numbers, activations, operators, ranks, advise, muon */
 #ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section optim_kernels : vec
    The arithmetic of one optimizer step, for a tile of elements.
@@ -17115,16 +17124,6 @@ typedef struct memopt_i_tile { /* up to a few hundred elements; u, m, v and w ma
 } memopt_i_tile;
 
 typedef void memopt_i_kernel_fn(const memopt_i_update_rule *rule, const memopt_i_tile *tile);
-
-/* What `muon` has of `newton_schulz`, which only programs with MUON compile. A matrix lies at the begin of its memory,
-   as `type`; run_fn makes it orthogonal there. */
-struct memopt_newton_schulz {
-    memopt_type type;
-    size_t (*bytes_fn)(memopt_type type, size_t rows, size_t columns, const memopt_threads *threads); /* SIZE_MAX: too
-                                                                                                       many */
-    void (*run_fn)(memopt_type type, void *matrix, size_t rows, size_t columns, float eps,
-                   const memopt_threads *threads);
-};
 
 /* What a level is made of. A kernel does whole lanes only; memopt_i_kernels_run() hands the rest to the float. */
 enum { MEMOPT_I_KERNEL_MOMENTS, MEMOPT_I_KERNEL_UPDATE, MEMOPT_I_KERNEL_ADAM, MEMOPT_I_KERNEL_DIRECTION,
@@ -17350,7 +17349,7 @@ static int memopt_i_kernels_finite_tile(const memopt_i_kernels *kernels, const m
 
 #endif /* groups */
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x76 /* for numbers, activations, ranks, advise, muon */
 #ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section state : host optim_kernels api_optim api_noise
    What a tensor's state is made of, byte by byte, and which combinations exist.
@@ -17391,6 +17390,15 @@ typedef struct memopt_i_tensor_part {
     int                 phase, phases;          /* passes that have measured it, and how many there are */
     int                 is_ahead, awaits_carry; /* in this pass all is measured that needs no carry; the rest is due */
 } memopt_i_tensor_part;
+
+/* What the object has of section muon: bytes of its memory for a matrix; the passes over one. */
+struct memopt_muon {
+    memopt_type type; /* of products */
+    memopt_status (*check_fn)(memopt_i_checks *c, const memopt_optim_tensor *t);
+    size_t        (*bytes_fn)(const memopt_optim_desc *d, const memopt_optim_tensor *t); /* SIZE_MAX: too many */
+    memopt_status (*measure_fn)(memopt_optim *o, size_t tensor);
+    void          (*apply_fn)(memopt_optim *o, size_t tensor);
+};
 
 typedef struct memopt_i_state_header {
     char     magic[8];
@@ -17517,8 +17525,7 @@ static memopt_status memopt_i_optim_resolve(memopt_i_checks *c, const memopt_opt
                   "is MEMOPT_OPTIM_EXTRA_COPY, which only F32 weights have");
     memopt_i_must(c, d.state != MEMOPT_STATE_BNB || d.kind == MEMOPT_OPTIM_ADAMW || d.kind == MEMOPT_OPTIM_ADAM,
                   "state", "is MEMOPT_STATE_BNB, which only ADAMW and ADAM have");
-    memopt_i_must(c, d.kind != MEMOPT_OPTIM_MUON || d.newton_schulz, "newton_schulz",
-                  "is NULL: MUON needs memopt_newton_schulz_in()");
+    memopt_i_must(c, d.kind != MEMOPT_OPTIM_MUON || d.muon, "muon", "is NULL: take memopt_muon_products()");
     if (!c->status) *out = d;
     return c->status;
 }
@@ -17551,9 +17558,7 @@ static memopt_status memopt_i_tensor_check(memopt_i_checks *c, const memopt_opti
     memopt_i_must_be_at_most(c, "held", t->held, "at most count - first", t->count - t->first);
     memopt_i_must_count(c, !t->columns || t->count % t->columns == 0, "columns", t->columns, "must divide count",
                         t->count);
-    memopt_i_must_be_flag(c, "adamw", t->adamw);
-    memopt_i_must(c, d->kind != MEMOPT_OPTIM_MUON || t->adamw || t->columns, "columns",
-                  "is 0: MUON steps matrices; what is none is stepped with its `adamw` 1");
+    if (d->kind == MEMOPT_OPTIM_MUON) (void)d->muon->check_fn(c, t);
     /* Then every array of the tensor, and its sums, fit size_t. */
     if (memopt_i_must_fit(c, !memopt_i_mul(t->count, 16, &bytes), "count", "is larger than memory can be"))
         return c->status;
@@ -18570,7 +18575,7 @@ struct memopt_optim {
     size_t           *skips;              /* of each worker */
     float            *scratch;
     size_t            matrix_bytes;
-    unsigned char    *matrix;             /* MUON: that which is under way, and what Newton-Schulz takes */
+    unsigned char    *matrix;             /* MUON: that which is under way */
 };
 
 static void memopt_i_optim_pass_begin(memopt_i_optim_pass *k, const memopt_optim *o, size_t tensor, int worker,
@@ -19104,118 +19109,7 @@ static uint64_t memopt_i_adafactor_apply(memopt_optim *o, size_t tensor, size_t 
 }
 MEMOPT_I_SMALL_END
 
-/* @section muon : optim_pass
-   Muon: a matrix is stepped by its momentum, made orthogonal.                              [Jordan et al. 2024]
-   Rule       torch.optim.Muon's, for a gradient g, already multiplied with the factor:
-                  m  = beta1 m + (1 - beta1) g
-                  u  = beta1 m + (1 - beta1) g with `nesterov`, else m
-                  x  = u / max(norm of u, eps), orthogonal by five steps of Newton-Schulz
-                  w  = (1 - rate weight_decay) w - rate s x
-                  s  = sqrt(max(1, rows / columns));  with `match_rms` 0.2 sqrt(max(rows, columns))
-   Idea       A kind that measures: what it measures is x, in the object's memory, which is there for one matrix. So a
-              tensor is measured, joined and applied before the next one. Products of matrices belong to another group:
-              they come by the desc's newton_schulz.
-   Invariant  Ranks may each step their part of m, and share u: Newton-Schulz sees the whole matrix, on any of them.
-   Careful    An element with a gradient that is not finite keeps weight and momentum, and is 0 in u. */
-
-typedef struct memopt_i_muon { /* a pass over what is held of a matrix */
-    memopt_optim *optim;
-    size_t        tensor;
-    int           updates;        /* 0: the momentum, and u; 1: the weights */
-    float         step;           /* the rate of this matrix */
-} memopt_i_muon;
-
-/* Weights of a tile whose u is orthogonal, but of those elements that were skipped. */
-static void memopt_i_muon_axpy(const memopt_i_optim_pass *k, const memopt_i_update_rule *rule) {
-    const memopt_i_tile *q = &k->tile;
-    const int all = memopt_i_kernels_finite(k->kernels, q->g, q->count, rule->limit);
-    const memopt_i_kernels *kernels = all ? k->kernels : memopt_i_v1_kernels_table();
-    const size_t n = all ? q->count : 1;
-    size_t i;
-
-    for (i = 0; i < q->count; i += n) {
-        const memopt_i_tile part = memopt_i_tile_from(q, i, n);
-
-        if (all || memopt_i_v1_finite(part.g, 1, rule->limit))
-            memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_AXPY, rule, &part);
-    }
-}
-
-/* Of a tile the momentum and its part of u, or its weights. */
-static void memopt_i_muon_tile(const void *user, memopt_i_optim_pass *k, size_t at) {
-    const memopt_i_muon *m = (const memopt_i_muon *)user;
-    const memopt_i_tile *q = &k->tile;
-    const int narrow = k->desc->newton_schulz->type == MEMOPT_TYPE_BF16;
-    const size_t element = k->tensor->first + at;
-    uint16_t *words = (uint16_t *)(void *)m->optim->matrix + element;
-    float *floats = (float *)(void *)m->optim->matrix + element;
-    memopt_i_update_rule rule = k->part->rule;
-
-    if (!m->updates) memopt_i_optim_step_tile(k);
-    k->stepped = 1;
-    if (!m->updates) {
-        if (narrow) memopt_i_bf16_from_f32_at(k->level, words, q->u, q->count);
-        else memcpy(floats, q->u, q->count * sizeof *floats);
-        return;
-    }
-    if (narrow) memopt_i_f32_from_bf16_at(k->level, q->u, words, q->count);
-    else memcpy(q->u, floats, q->count * sizeof *floats);
-    rule.step = m->step;
-    memopt_i_muon_axpy(k, &rule);
-}
-
-static void memopt_i_muon_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_muon *m = (const memopt_i_muon *)task;
-    memopt_optim *o = m->optim;
-    const size_t at = chunk * o->chunk;
-    memopt_i_optim_pass k;
-
-    memopt_i_optim_pass_begin(&k, o, m->tensor, worker, 0);
-    k.step_fn = memopt_i_muon_tile;
-    k.user = m;
-    k.pipelined = 0;
-    if (!m->updates) k.weights = MEMOPT_I_WEIGHTS_NONE;
-    else { /* moments stay as they are */
-        memset(&k.view, 0, sizeof k.view);
-        k.coded = 0;
-    }
-    memopt_i_optim_pass_apply(&k, at, memopt_i_min(o->chunk, k.part->held - at));
-    o->skips[worker] += k.skipped;
-    memopt_i_wide_end(o->level);
-}
-
-MEMOPT_I_SMALL_BEGIN
-/* Returns how many elements were skipped. */
-static uint64_t memopt_i_muon_pass(memopt_optim *o, size_t tensor, int updates) {
-    const memopt_optim_tensor *t = &o->desc.tensors[tensor];
-    const memopt_optim_group *g = &o->parts[tensor].group;
-    const double rows = (double)(t->count / t->columns), columns = (double)t->columns;
-    memopt_i_muon m;
-    uint64_t skipped = 0;
-    int i;
-
-    m.optim = o;
-    m.tensor = tensor;
-    m.updates = updates;
-    m.step = (float)(g->rate * (g->match_rms ? 0.2 * sqrt(rows > columns ? rows : columns)
-                                : rows > columns ? sqrt(rows / columns) : 1));
-    memset(o->skips, 0, (size_t)o->workers * sizeof *o->skips);
-    memopt_i_parallel_for(o->desc.threads, o->parts[tensor].chunks, memopt_i_muon_chunk, &m);
-    for (i = 0; i < o->workers; ++i) skipped += o->skips[i];
-    return skipped;
-}
-
-/* All of u is there. */
-static void memopt_i_muon_join(memopt_optim *o, size_t tensor) {
-    const memopt_optim_tensor *t = &o->desc.tensors[tensor];
-    const memopt_newton_schulz *by = o->desc.newton_schulz;
-
-    if (o->parts[tensor].held)
-        by->run_fn(by->type, o->matrix, t->count / t->columns, t->columns, o->parts[tensor].rule.eps, o->desc.threads);
-}
-MEMOPT_I_SMALL_END
-
-/* @section optim : optim_pass adafactor muon carve arena host
+/* @section optim : optim_pass adafactor carve arena host
    The object: what belongs to what, what may be combined, and passes over many tensors.
    Problem    A step that fails half way has changed weights that cannot be put back.
    Idea       Everything that can be wrong is looked at in begin, before the first weight is touched: ranges, pointers,
@@ -19231,20 +19125,26 @@ enum { MEMOPT_I_OPTIM_APPLY, MEMOPT_I_OPTIM_MEASURE, MEMOPT_I_OPTIM_SCAN };
 
 MEMOPT_I_SMALL_BEGIN
 MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind) {
-    static const memopt_optim_group none = { 1e-3, 0.9, 0.999, 1e-8, 0, 0, 0, 0, 0, 0, 0, 0 };
-    static const memopt_optim_group of_kind[] = { /* rate, betas, eps, decay; dampening, trust, clip, min_scale */
-        { 1e-3, 0.9, 0.999, 1e-8, 1e-2, 0, 0, 0, 0, 0, 0, 0 }, /* AdamW */
-        { 1e-3, 0.9, 0.999, 1e-8, 0, 0, 0, 0, 0, 0, 0, 0 },    /* Adam */
-        { 1e-3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 },             /* SGD */
-        { 1e-4, 0.9, 0.99, 0, 0, 0, 0, 0, 0, 0, 0, 0 },        /* Lion */
-        { 0.1, 0.9, 0, 0, 1e-4, 0, 1e-3, 0, 0, 0, 0, 0 },      /* LARS */
-        { 1e-3, 0.9, 0.999, 1e-6, 1e-2, 0, 0, 0, 0, 0, 0, 0 }, /* LAMB */
-        { 1e-2, 0, 0.8, 1e-30, 0, 0, 0, 1, 1e-3, 0, 0, 0 },    /* Adafactor */
-        { 1e-2, 0, 0.99, 1e-8, 0, 0, 0, 0, 0, 0, 0, 0 },     /* RMSprop */
-        { 1e-3, 0.95, 0.999, 1e-7, 0.1, 0, 0, 0, 0, 1, 0, 0 } }; /* Muon */
-    const size_t index = (size_t)kind;
+    static const double usual[][5] = { /* rate, betas, eps, decay */
+        { 1e-3, 0.9, 0.999, 1e-8, 1e-2 }, { 1e-3, 0.9, 0.999, 1e-8, 0 }, { 1e-3, 0, 0, 0, 0 }, { 1e-4, 0.9, 0.99, 0, 0 },
+        { 0.1, 0.9, 0, 0, 1e-4 }, { 1e-3, 0.9, 0.999, 1e-6, 1e-2 }, { 1e-2, 0, 0.8, 1e-30, 0 },
+        { 1e-2, 0, 0.99, 1e-8, 0 }, { 1e-3, 0.95, 0.999, 1e-7, 0.1 } }; /* in the order of the kinds */
+    const size_t index = (size_t)kind < sizeof usual / sizeof *usual ? (size_t)kind : MEMOPT_OPTIM_ADAM;
+    memopt_optim_group g;
 
-    return index < sizeof of_kind / sizeof *of_kind ? of_kind[index] : none;
+    memset(&g, 0, sizeof g);
+    g.rate = usual[index][0];
+    g.beta1 = usual[index][1];
+    g.beta2 = usual[index][2];
+    g.eps = usual[index][3];
+    g.weight_decay = usual[index][4];
+    if (kind == MEMOPT_OPTIM_LARS) g.trust = 1e-3;
+    if (kind == MEMOPT_OPTIM_ADAFACTOR) {
+        g.clip = 1;
+        g.min_scale = 1e-3;
+    }
+    g.nesterov = kind == MEMOPT_OPTIM_MUON;
+    return g;
 }
 
 static memopt_status memopt_i_optim_exists(memopt_i_checks *c, size_t tensor, size_t count) {
@@ -19297,8 +19197,7 @@ static memopt_status memopt_i_optim_plan(memopt_i_checks *c, const memopt_optim_
         if (memopt_i_must_fit(c, !memopt_i_add(*sum_count, part.sum_count + part.end_count, sum_count), "its sums",
                               "do not fit size_t")) return c->status;
         if (part.kind == MEMOPT_OPTIM_MUON)
-            o->matrix_bytes = memopt_i_max(o->matrix_bytes, d->newton_schulz->bytes_fn(d->newton_schulz->type,
-                d->tensors[i].count / d->tensors[i].columns, d->tensors[i].columns, d->threads));
+            o->matrix_bytes = memopt_i_max(o->matrix_bytes, d->muon->bytes_fn(d, &d->tensors[i]));
         if (d->place_states) (void)memopt_carve(&carver, 1, memopt_i_state_layout(&part, d, &d->tensors[i], &view), 64);
     }
     memopt_i_optim_lay_out(o, &carver, *sum_count);
@@ -19626,8 +19525,7 @@ MEMOPT_I_HOST_DEVICE static memopt_i_step_terms memopt_i_step_terms_of(memopt_op
     const double c2 = memopt_i_sum_double(1, -memopt_i_optim_power(beta2, step));
     const int adafactor = kind == MEMOPT_OPTIM_ADAFACTOR;
     const double fresh = adafactor ? memopt_i_adafactor_decay(step, beta2) : 0;
-    const int decoupled = kind == MEMOPT_OPTIM_ADAMW || kind == MEMOPT_OPTIM_LION || kind == MEMOPT_OPTIM_MUON
-                       || adafactor;
+    const int decoupled = kind == MEMOPT_OPTIM_ADAMW || kind == MEMOPT_OPTIM_LION || adafactor;
     const int plain = kind == MEMOPT_OPTIM_LION || kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_RMSPROP;
     memopt_i_step_terms x;
 
@@ -19644,8 +19542,7 @@ static memopt_i_update_rule memopt_i_update_rule_of(const memopt_optim_desc *d, 
                                                     memopt_state_format format, const memopt_optim_group *g,
                                                     const memopt_optim_run *run) {
     const double f = run->gradient_factor > 0 ? run->gradient_factor : 1;
-    const int muon = kind == MEMOPT_OPTIM_MUON;
-    const int decoupled = kind == MEMOPT_OPTIM_ADAMW || kind == MEMOPT_OPTIM_LION || muon;
+    const int decoupled = kind == MEMOPT_OPTIM_ADAMW || kind == MEMOPT_OPTIM_LION;
     const memopt_i_step_terms at = memopt_i_step_terms_of(kind, g->beta1, g->beta2, g->rate, g->weight_decay,
                                                           run->step);
     const memopt_i_gradient_terms by = memopt_i_gradient_terms_of(kind, g->beta1, g->beta2, f);
@@ -19658,7 +19555,7 @@ static memopt_i_update_rule memopt_i_update_rule_of(const memopt_optim_desc *d, 
     r.g2 = by.g2;
     r.coupled = kind == MEMOPT_OPTIM_ADAM || kind == MEMOPT_OPTIM_RMSPROP;
     r.decay_after = format == MEMOPT_STATE_BNB;
-    r.nesterov = (kind == MEMOPT_OPTIM_SGD || muon) && g->nesterov;
+    r.nesterov = kind == MEMOPT_OPTIM_SGD && g->nesterov;
     r.b1 = (float)g->beta1;
     r.b2 = (float)(format == MEMOPT_STATE_8BIT && memopt_i_kind_keeps(d, kind, 1) ? sqrt(g->beta2) : g->beta2);
     r.ic1 = at.ic1;
@@ -19673,10 +19570,6 @@ static memopt_i_update_rule memopt_i_update_rule_of(const memopt_optim_desc *d, 
     if (kind == MEMOPT_OPTIM_ADAFACTOR) {
         r.b2 = at.b2;
         r.g2 = at.g2;
-    }
-    if (muon) {
-        r.factor = (float)(f * (1 - g->beta1));
-        r.g1 = 1;
     }
     return r;
 }
@@ -19962,11 +19855,7 @@ static memopt_status memopt_i_optim_measure(memopt_optim *o, size_t tensor, size
     if (!s) s = memopt_i_optim_unmeasured(o, tensor);
     if (s) return s;
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) return memopt_i_adafactor_measure(o, tensor, at, count);
-    if (o->desc.kind == MEMOPT_OPTIM_MUON) {
-        s = memopt_i_optim_scan(o, tensor, at, count);
-        if (!s) o->skipped += memopt_i_muon_pass(o, tensor, 0);
-        return s;
-    }
+    if (o->desc.kind == MEMOPT_OPTIM_MUON) return o->desc.muon->measure_fn(o, tensor);
     pass = memopt_i_optim_task_of(tensor, at, count, MEMOPT_I_OPTIM_MEASURE);
     (void)memopt_i_optim_task_run(o, &pass);
     return MEMOPT_OK;
@@ -20032,8 +19921,7 @@ static memopt_status memopt_i_optim_join(memopt_optim *o, size_t tensor, int *ag
     part = memopt_i_optim_join_part(o, tensor);
     if (!part) return o->error.status;
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) memopt_i_adafactor_join(o, tensor);
-    else if (o->desc.kind == MEMOPT_OPTIM_MUON) memopt_i_muon_join(o, tensor);
-    else memopt_i_trust(&o->desc, part, o->sums + part->sums);
+    else if (o->desc.kind != MEMOPT_OPTIM_MUON) memopt_i_trust(&o->desc, part, o->sums + part->sums);
     part->is_ahead = 0;
     *again = ++part->phase < part->phases;
     return MEMOPT_OK;
@@ -20044,8 +19932,8 @@ static memopt_status memopt_i_optim_apply_at(memopt_optim *o, size_t tensor, siz
     memopt_i_optim_task pass = memopt_i_optim_task_of(tensor, at, count, MEMOPT_I_OPTIM_APPLY);
     const memopt_optim_kind kind = o->parts[tensor].kind;
 
-    if (kind != MEMOPT_OPTIM_MUON && memopt_i_optim_scan(o, tensor, at, count)) return o->error.status;
-    if (kind == MEMOPT_OPTIM_MUON) (void)memopt_i_muon_pass(o, tensor, 1); /* whose skips are counted */
+    if (memopt_i_optim_scan(o, tensor, at, count)) return o->error.status;
+    if (kind == MEMOPT_OPTIM_MUON) o->desc.muon->apply_fn(o, tensor);
     else if (kind == MEMOPT_OPTIM_ADAFACTOR) o->skipped += memopt_i_adafactor_apply(o, tensor, at, count);
     else o->skipped += memopt_i_optim_task_run(o, &pass);
     o->parts[tensor].applied += count;
@@ -20161,7 +20049,7 @@ static void memopt_i_optim_step_all(memopt_optim *o) {
         for (i = 0; i < o->desc.tensor_count; ++i) {
             if (!o->parts[i].held) continue;
             for (again = o->parts[i].phases; again; ) {
-                if (o->desc.kind == MEMOPT_OPTIM_MUON) o->skipped += memopt_i_muon_pass(o, i, 0);
+                if (o->desc.kind == MEMOPT_OPTIM_MUON) (void)o->desc.muon->measure_fn(o, i);
                 else (void)memopt_i_adafactor_measure(o, i, 0, o->parts[i].held);
                 (void)memopt_i_optim_join(o, i, &again);
             }
@@ -20337,7 +20225,7 @@ static void memopt_i_optim_measure_held(memopt_optim *o, size_t tensor, double *
     memopt_i_running left;
 
     if (o->desc.kind == MEMOPT_OPTIM_MUON) {
-        o->skipped += memopt_i_muon_pass(o, tensor, 0);
+        (void)o->desc.muon->measure_fn(o, tensor);
         return;
     }
     memset(&left, 0, sizeof left);
@@ -26205,7 +26093,7 @@ MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x28 /* for operators, advise */
+#if MEMOPT_I_GROUPS & 0x68 /* for operators, advise, muon */
 #ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section gemm : flush optim_kernels quant number api_gemm
    The product of two matrices.
@@ -28555,20 +28443,29 @@ MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x08 /* for operators */
 #ifndef MEMOPT_I_WIDTH /* of a group */
-/* @section newton_schulz : product optim_kernels carve api_newton_schulz
-   A matrix made nearly orthogonal: its singular values become about 1, its singular vectors stay.
-                                                                              [Jordan et al. 2024; torch.optim.Muon]
-   Rule       X = X / max(norm, eps); then five times
-                  A = X X^T,  B = b A + c A A,  X = a X + B X      for X with no more rows than columns
-                  A = X^T X,  B = b A + c A A,  X = a X + X B      else: the same of what is transposed
-   Idea       A strip of the new X needs the same strip of the old one, and B: X changes in place, strip by strip. A and
-              B are symmetric: strips of their rows up to the diagonal are multiplied, and mirrored.
+#if MEMOPT_I_GROUPS & 0x40 /* for muon */
+/* @section muon : optim product carve api_muon
+   Muon: a matrix is stepped by its momentum, made nearly orthogonal: its singular values become about 1, its singular
+   vectors stay.                                                      [Jordan et al. 2024; torch.optim.Muon, its rule]
+   Rule       For a gradient g, already multiplied with the factor:
+                  m  = beta1 m + (1 - beta1) g
+                  u  = beta1 m + (1 - beta1) g with `nesterov`, else m
+                  X  = u / max(norm of u, eps); then five times
+                       A = X X^T,  B = b A + c A A,  X = a X + B X      for X with no more rows than columns
+                       A = X^T X,  B = b A + c A A,  X = a X + X B      else: the same of what is transposed
+                  w  = (1 - rate weight_decay) w - rate s X
+                  s  = sqrt(max(1, rows / columns));  with `match_rms` 0.2 sqrt(max(rows, columns))
+   Idea       A kind that measures: what it measures is u, in the object's memory, where there is room for one matrix.
+              So a tensor is measured and applied before the next one. A strip of the new X needs the same strip of the
+              old one, and B: X changes in place. A and B are symmetric: strips of their rows up to the diagonal are
+              multiplied, and mirrored.
    Rounding   Sums of a strip are floats: they begin with a X or b / c A, and are rounded once to what is multiplied.
    Invariant  Strips follow from the shape. What cuts them changes no bit: a strip has all of the depth. The norm is a
-              sum of chunks, in their order. */
+              sum of chunks, in their order. Ranks may each step their part of m, and share u.
+   Careful    An element with a gradient that is not finite keeps weight and momentum, and is 0 in u. */
 
+/* ---- Newton-Schulz ---- */
 #define MEMOPT_I_NEWTON_STRIP ((size_t)1 << 18) /* elements */
 #define MEMOPT_I_NEWTON_CHUNK ((size_t)1 << 16) /* whose squares are added up */
 #define MEMOPT_I_NEWTON_TURN  ((size_t)1 << 14) /* that a worker moves at a time */
@@ -28767,13 +28664,6 @@ static memopt_i_newton memopt_i_newton_of(memopt_carver *c, memopt_type type, si
     return n;
 }
 
-static size_t memopt_i_newton_bytes(memopt_type type, size_t rows, size_t columns, const memopt_threads *threads) {
-    memopt_carver c = memopt_carver_begin(NULL);
-
-    (void)memopt_i_newton_of(&c, type, rows, columns, threads);
-    return c.overflow ? SIZE_MAX : c.bytes;
-}
-
 static void memopt_i_newton_run(memopt_type type, void *matrix, size_t rows, size_t columns, float eps,
                                 const memopt_threads *threads) {
     const double a = 3.4445, b = -4.7750, c = 2.0315;
@@ -28799,16 +28689,142 @@ static void memopt_i_newton_run(memopt_type type, void *matrix, size_t rows, siz
     }
 }
 
-MEMOPT_API const memopt_newton_schulz *memopt_newton_schulz_in(memopt_type products) {
-    static const memopt_newton_schulz of[2] = {
-        { MEMOPT_TYPE_F32, memopt_i_newton_bytes, memopt_i_newton_run },
-        { MEMOPT_TYPE_BF16, memopt_i_newton_bytes, memopt_i_newton_run } };
+static size_t memopt_i_muon_bytes(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
+    memopt_carver c = memopt_carver_begin(NULL);
+
+    (void)memopt_i_newton_of(&c, d->muon->type, t->count / t->columns, t->columns, d->threads);
+    return c.overflow ? SIZE_MAX : c.bytes;
+}
+
+static memopt_status memopt_i_muon_check(memopt_i_checks *c, const memopt_optim_tensor *t) {
+    memopt_i_must_be_flag(c, "adamw", t->adamw);
+    return memopt_i_must(c, t->adamw || t->columns, "columns",
+                         "is 0: MUON steps matrices; what is none is stepped with its `adamw` 1");
+}
+MEMOPT_I_SMALL_END
+
+/* ---- passes ---- */
+typedef struct memopt_i_muon { /* over what is held of a matrix */
+    memopt_optim *optim;
+    size_t        tensor;
+    int           updates;     /* 0: the momentum, and u; 1: the weights */
+    memopt_i_tensor_part part; /* with the rule of this matrix */
+} memopt_i_muon;
+
+/* Weights of a tile whose u is orthogonal, but of those elements that were skipped. */
+static void memopt_i_muon_axpy(const memopt_i_optim_pass *k) {
+    const memopt_i_update_rule *rule = &k->part->rule;
+    const memopt_i_tile *q = &k->tile;
+    const int all = memopt_i_kernels_finite(k->kernels, q->g, q->count, rule->limit);
+    const memopt_i_kernels *kernels = all ? k->kernels : memopt_i_v1_kernels_table();
+    const size_t n = all ? q->count : 1;
+    size_t i;
+
+    for (i = 0; i < q->count; i += n) {
+        const memopt_i_tile part = memopt_i_tile_from(q, i, n);
+
+        if (all || memopt_i_v1_finite(part.g, 1, rule->limit))
+            memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_AXPY, rule, &part);
+    }
+}
+
+/* Of a tile the momentum and its part of u, or its weights. */
+static void memopt_i_muon_tile(const void *user, memopt_i_optim_pass *k, size_t at) {
+    const memopt_i_muon *m = (const memopt_i_muon *)user;
+    const memopt_type type = k->desc->muon->type;
+    unsigned char *u = m->optim->matrix + (k->tensor->first + at) * memopt_type_bytes(type);
+
+    if (m->updates) {
+        memopt_i_to_f32(k->level, k->u, u, type, k->tile.count);
+        memopt_i_muon_axpy(k);
+    } else {
+        memopt_i_optim_step_tile(k);
+        memopt_i_from_f32(k->level, u, k->u, type, k->tile.count);
+    }
+    k->stepped = 1;
+}
+
+static void memopt_i_muon_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_muon *m = (const memopt_i_muon *)task;
+    memopt_optim *o = m->optim;
+    const size_t at = chunk * o->chunk;
+    memopt_i_optim_pass k;
+
+    memopt_i_optim_pass_begin(&k, o, m->tensor, worker, 0);
+    k.part = &m->part;
+    k.step_fn = memopt_i_muon_tile;
+    k.user = m;
+    k.pipelined = 0;
+    if (!m->updates) k.weights = MEMOPT_I_WEIGHTS_NONE;
+    else { /* moments stay as they are */
+        memset(&k.view, 0, sizeof k.view);
+        k.coded = 0;
+    }
+    memopt_i_optim_pass_apply(&k, at, memopt_i_min(o->chunk, m->part.held - at));
+    o->skips[worker] += k.skipped;
+    memopt_i_wide_end(o->level);
+}
+
+MEMOPT_I_SMALL_BEGIN
+/* The factor is in x, with 1 - beta1; weights decay by the group's rate, and step by that of the matrix. */
+static void memopt_i_muon_rule(memopt_i_tensor_part *part, const memopt_optim_tensor *t) {
+    const double rows = (double)(t->count / t->columns), columns = (double)t->columns;
+    const memopt_optim_group *g = &part->group;
+    memopt_i_update_rule *r = &part->rule;
+
+    r->factor = (float)((double)r->factor * (1 - g->beta1));
+    r->g1 = 1;
+    r->coupled_decay = 0;
+    r->nesterov = g->nesterov;
+    r->decay = (float)memopt_i_sum_double(1, -memopt_i_times_double(g->rate, g->weight_decay));
+    r->step = (float)(g->rate * (g->match_rms ? 0.2 * sqrt(rows > columns ? rows : columns)
+                                 : rows > columns ? sqrt(rows / columns) : 1));
+}
+
+/* Skipped elements are counted with the momentum. */
+static void memopt_i_muon_pass(memopt_optim *o, size_t tensor, int updates) {
+    memopt_i_muon m;
+    int i;
+
+    m.optim = o;
+    m.tensor = tensor;
+    m.updates = updates;
+    m.part = o->parts[tensor];
+    memopt_i_muon_rule(&m.part, &o->desc.tensors[tensor]);
+    memset(o->skips, 0, (size_t)o->workers * sizeof *o->skips);
+    memopt_i_parallel_for(o->desc.threads, m.part.chunks, memopt_i_muon_chunk, &m);
+    for (i = 0; i < o->workers; ++i) o->skipped += o->skips[i];
+}
+
+static memopt_status memopt_i_muon_measure(memopt_optim *o, size_t tensor) {
+    const memopt_status s = memopt_i_optim_scan(o, tensor, 0, o->parts[tensor].held);
+
+    if (!s) memopt_i_muon_pass(o, tensor, 0);
+    return s;
+}
+
+/* All of u is there. */
+static void memopt_i_muon_apply(memopt_optim *o, size_t tensor) {
+    const memopt_optim_tensor *t = &o->desc.tensors[tensor];
+
+    memopt_i_newton_run(o->desc.muon->type, o->matrix, t->count / t->columns, t->columns, o->parts[tensor].rule.eps,
+                        o->desc.threads);
+    memopt_i_muon_pass(o, tensor, 1);
+}
+
+MEMOPT_API const memopt_muon *memopt_muon_products(memopt_type products) {
+    static const memopt_muon of[2] = {
+        { MEMOPT_TYPE_F32, memopt_i_muon_check, memopt_i_muon_bytes, memopt_i_muon_measure, memopt_i_muon_apply },
+        { MEMOPT_TYPE_BF16, memopt_i_muon_check, memopt_i_muon_bytes, memopt_i_muon_measure, memopt_i_muon_apply } };
 
     return products == MEMOPT_TYPE_F32 ? &of[0] : products == MEMOPT_TYPE_BF16 ? &of[1] : NULL;
 }
-
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x08 /* for operators */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section row_kernels : rows optim_kernels number noise api_ops
    What operators do to a row of floats: sums, the largest, exp, log, and the activations; and how a row of another type
    becomes floats.
@@ -37668,7 +37684,7 @@ static void memopt_i_shard_count_round(memopt_shard *x, size_t round, uint64_t t
 
 /* Matrices of MUON that borders cut: all ranks get all of them. */
 static void memopt_i_shard_count_matrices(memopt_shard *x) {
-    const size_t size = memopt_type_bytes(x->desc.optim.newton_schulz->type);
+    const size_t size = memopt_type_bytes(x->desc.optim.muon->type);
     size_t t, r, first;
 
     for (t = 0; t < x->desc.tensor_count; ++t)
@@ -39594,7 +39610,7 @@ static memopt_status memopt_i_shard_add_up(memopt_shard *x, double *sums, size_t
 
 /* MUON: every rank steps its part of the momentum, and all get what the others have of the matrix. */
 static memopt_status memopt_i_shard_measure_matrix(memopt_shard *x, size_t t) {
-    const size_t size = memopt_type_bytes(x->desc.optim.newton_schulz->type);
+    const size_t size = memopt_type_bytes(x->desc.optim.muon->type);
     unsigned char *const room = x->buckets + memopt_i_shard_chain_bytes(x);
     memopt_status s = memopt_i_optim_measure_cut(x->optim, t, NULL);
     size_t r, first, at, end, n;
@@ -39809,7 +39825,7 @@ static memopt_status memopt_i_shard_share_slow(memopt_shard *x) {
 /* ---- ranks with different descs ---- */
 static const char *const memopt_i_shard_compared[] = { /* what is the same on all ranks */
     "stage", "units", "gradients", "steps_inside", "bucket_bytes", "tensors", "uses", "kind", "state", "weights",
-    "extra", "type of the sums", "first_moment", "block", "min_quantized", "seed", "newton_schulz"
+    "extra", "type of the sums", "first_moment", "block", "min_quantized", "seed", "muon"
 };
 
 enum { MEMOPT_I_SHARD_ALIKE = sizeof memopt_i_shard_compared / sizeof memopt_i_shard_compared[0] };
@@ -39881,7 +39897,7 @@ static memopt_status memopt_i_shard_compare_ranks(memopt_shard *x) {
         (uint64_t)d->stage, d->units, (uint64_t)d->gradients, (uint64_t)d->steps_inside, x->bucket,
         memopt_i_shard_tensors_crc(x), memopt_i_shard_uses_crc(x), (uint64_t)o->kind, (uint64_t)o->state,
         (uint64_t)o->weights, (uint64_t)o->extra, (uint64_t)o->gradients, (uint64_t)o->first_moment, o->block,
-        o->min_quantized, o->seed, o->newton_schulz ? (uint64_t)o->newton_schulz->type + 1 : 0
+        o->min_quantized, o->seed, o->muon ? (uint64_t)o->muon->type + 1 : 0
     };
     uint64_t zero[MEMOPT_I_SHARD_ALIKE];
     uint64_t odd[2] = { 0, 0 };
@@ -47170,7 +47186,7 @@ MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, mem
 MEMOPT_I_SMALL_END
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#if MEMOPT_I_GROUPS & 0x7e /* for numbers, activations, operators, ranks, advise, muon */
 /* @section widths : vec
    The wide code: this file once more for each width, see `vec`. */
 

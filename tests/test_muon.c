@@ -1,4 +1,4 @@
-/* test_muon.c - Muon, sections muon and newton_schulz. Expected values come from torch.optim.Muon, run once, and from a
+/* test_muon.c - Muon, section muon. Expected values come from torch.optim.Muon, run once, and from a
    plain loop in double here: by the rule, with float and with bf16 products. */
 #include "test.h"
 
@@ -19,7 +19,7 @@ static float muon_weight(size_t i, size_t j) { return (float)((int)((3 * i + 2 *
 static void muon_describe(muon_bench *b, memopt_type products, memopt_state_format state) {
     memset(b, 0, sizeof *b);
     b->desc.kind = MEMOPT_OPTIM_MUON; b->desc.state = state; b->desc.tensors = b->tensor; b->desc.seed = 5;
-    b->desc.min_quantized = 1; b->desc.newton_schulz = memopt_newton_schulz_in(products);
+    b->desc.min_quantized = 1; b->desc.muon = memopt_muon_products(products);
 }
 static void muon_add(muon_bench *b, size_t rows, size_t columns) {
     const size_t k = b->desc.tensor_count++, n = rows * columns; size_t i;
@@ -433,7 +433,7 @@ static void muon_lean_states(void) {
     e = muon_follow(48, 80, MEMOPT_TYPE_F32, MEMOPT_STATE_8BIT, &h, 0);
     CHECK(e.of_way <= 0.05 && e.of_way > 1e-5);
     memset(&d, 0, sizeof d); memset(&t, 0, sizeof t);
-    d.kind = MEMOPT_OPTIM_MUON; d.state = MEMOPT_STATE_8BIT; d.newton_schulz = memopt_newton_schulz_in(MEMOPT_TYPE_BF16);
+    d.kind = MEMOPT_OPTIM_MUON; d.state = MEMOPT_STATE_8BIT; d.muon = memopt_muon_products(MEMOPT_TYPE_BF16);
     d.tensors = &t; d.tensor_count = 1; t.columns = 768; t.count = 768 * 3072;
     CHECK(memopt_optim_state_bytes(&d, 0, &bytes) == MEMOPT_OK && bytes == 64 + t.count / 256 * 4 + t.count);
     CHECK((double)bytes <= 1.03 * (double)t.count);
@@ -447,7 +447,7 @@ static void muon_adamw(void) {
         f.state = (memopt_state_format)state;
         g[0] = muon_group(1, 0); g[1] = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
         muon_open_mixed(&b, &f, NULL);
-        d = b.desc; d.kind = MEMOPT_OPTIM_ADAMW; d.newton_schulz = NULL; d.tensors = &one; d.tensor_count = 1; d.seed = 0;
+        d = b.desc; d.kind = MEMOPT_OPTIM_ADAMW; d.muon = NULL; d.tensors = &one; d.tensor_count = 1; d.seed = 0;
         one = b.tensor[1]; one.adamw = 0; one.group = 0; one.weights = w;
         memcpy(w, b.w[1], sizeof w);
         CHECK(memopt_optim_open(&d, NULL, &o) == MEMOPT_OK);
@@ -531,13 +531,13 @@ static void muon_small(void) {
 }
 static void muon_refused(void) {
     muon_bench b; size_t bytes = 7; memopt_optim_group h = muon_group(1, 0); memopt_optim_run run = muon_run(&h, 1, 1);
-    CHECK(memopt_newton_schulz_in(MEMOPT_TYPE_F16) == NULL && memopt_newton_schulz_in((memopt_type)test_number_of(9)) == NULL);
-    CHECK(memopt_newton_schulz_in(MEMOPT_TYPE_F32) != memopt_newton_schulz_in(MEMOPT_TYPE_BF16));
+    CHECK(memopt_muon_products(MEMOPT_TYPE_F16) == NULL && memopt_muon_products((memopt_type)test_number_of(9)) == NULL);
+    CHECK(memopt_muon_products(MEMOPT_TYPE_F32) != memopt_muon_products(MEMOPT_TYPE_BF16));
     muon_describe(&b, MEMOPT_TYPE_F32, MEMOPT_STATE_F32);
     muon_add(&b, 30, 41); muon_add(&b, 5, 5);
-    REFUSES(b.desc.error, b.desc.newton_schulz = NULL, memopt_optim_bytes(&b.desc, &bytes), MEMOPT_ERR_ARGUMENT,
-            "optim: newton_schulz is NULL: MUON needs memopt_newton_schulz_in()");
-    b.desc.newton_schulz = memopt_newton_schulz_in(MEMOPT_TYPE_F32);
+    REFUSES(b.desc.error, b.desc.muon = NULL, memopt_optim_bytes(&b.desc, &bytes), MEMOPT_ERR_ARGUMENT,
+            "optim: muon is NULL: take memopt_muon_products()");
+    b.desc.muon = memopt_muon_products(MEMOPT_TYPE_F32);
     REFUSES(b.desc.error, b.tensor[1].columns = 0, memopt_optim_bytes(&b.desc, &bytes), MEMOPT_ERR_ARGUMENT,
             "tensor 1: columns is 0: MUON steps matrices; what is none is stepped with its `adamw` 1");
     REFUSES(b.desc.error, b.tensor[1].columns = 4, memopt_optim_bytes(&b.desc, &bytes), MEMOPT_ERR_ARGUMENT,

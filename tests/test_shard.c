@@ -213,7 +213,7 @@ static memopt_optim_desc shard_optim(const shard_case *c) {
     d.kind = c->kind; d.state = c->state; d.seed = 77; d.block = c->block; d.min_quantized = 1000; d.gradients = c->sums;
     d.first_moment = c->kind == MEMOPT_OPTIM_SGD || c->kind == MEMOPT_OPTIM_ADAFACTOR;
     test_set_weights(&d, c->form);
-    if (c->kind == MEMOPT_OPTIM_MUON) d.newton_schulz = memopt_newton_schulz_in(MEMOPT_TYPE_BF16);
+    if (c->kind == MEMOPT_OPTIM_MUON) d.muon = memopt_muon_products(MEMOPT_TYPE_BF16);
     return d;
 }
 static void shard_rates(memopt_optim_kind kind, memopt_optim_group *g) {
@@ -1095,7 +1095,7 @@ static void shard_simulated(void) {
 /* One rank was made otherwise: every rank is told so, and by which field. */
 static const char *const shard_odd_names[] = { "stage", "units", "gradients", "steps_inside", "bucket_bytes", "tensors", "tensors", "uses", "kind", "state", "weights", "extra",
     "type of the sums", "first_moment", "block", "min_quantized", "seed",
-    "newton_schulz", "tensors" };
+    "muon", "tensors" };
 static const memopt_shard_use shard_odd_walk[8] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 3, 1 }, { 3, 1 }, { 2, 1 }, { 1, 1 }, { 0, 1 } }; /* the fourth: backward */
 typedef struct shard_odd { const shard_case *c; memopt_ranks *rows[SHARD_MOST], *columns[SHARD_MOST]; size_t field, rank; } shard_odd;
 static void shard_odd_desc(memopt_shard_desc *d, memopt_shard_tensor *listed, size_t field) {
@@ -1118,7 +1118,7 @@ static void shard_odd_desc(memopt_shard_desc *d, memopt_shard_tensor *listed, si
     case 14: d->optim.block = 128; break;
     case 15: d->optim.min_quantized = 5000; break;
     case 16: d->optim.seed = UINT64_C(1) << 40; break;
-    case 17: d->optim.newton_schulz = memopt_newton_schulz_in(MEMOPT_TYPE_F32); break;
+    case 17: d->optim.muon = memopt_muon_products(MEMOPT_TYPE_F32); break;
     default: listed[5].adamw = 1; d->tensors = listed;
     }
 }
@@ -1128,7 +1128,7 @@ static void shard_odd_rank(void *task, size_t index, int worker) {
     (void)worker;
     memset(&cd, 0, sizeof cd);
     if (w->field == 13) d.optim.kind = MEMOPT_OPTIM_RMSPROP;
-    if (w->field > 16) { d.optim.kind = MEMOPT_OPTIM_MUON; d.optim.newton_schulz = memopt_newton_schulz_in(MEMOPT_TYPE_BF16); }
+    if (w->field > 16) { d.optim.kind = MEMOPT_OPTIM_MUON; d.optim.muon = memopt_muon_products(MEMOPT_TYPE_BF16); }
     if (index == w->rank) shard_odd_desc(&d, listed, w->field);
     cd.transport = memopt_ranks_transport(w->rows[set], rank);
     CHECK(memopt_comm_create(&cd, &d.comm) == MEMOPT_OK);

@@ -143,7 +143,7 @@ static memopt_optim_desc describe_optimizer(const engine *e, const options *o,
     d.extra = o->weights == WEIGHTS_SPLIT ? MEMOPT_OPTIM_EXTRA_SPLIT : MEMOPT_OPTIM_EXTRA_NONE;
     d.gradients = o->gradients;
     d.threads = threads;
-    if (o->optimizer == MEMOPT_OPTIM_MUON) d.newton_schulz = memopt_newton_schulz_in(MEMOPT_TYPE_BF16);
+    if (o->optimizer == MEMOPT_OPTIM_MUON) d.muon = memopt_muon_products(MEMOPT_TYPE_BF16);
     return d;
 }
 

@@ -24,6 +24,7 @@ activations 0.22 208 $work/all.c -DMEMOPT_ONLY_ACTIVATIONS
 operators 0.38 291 $work/all.c -DMEMOPT_ONLY_OPERATORS
 ranks 0.37 386 $work/all.c -DMEMOPT_ONLY_RANKS
 advise 0.37 297 $work/all.c -DMEMOPT_ONLY_ADVISE
+muon 0.30 200 $work/all.c -DMEMOPT_ONLY_MUON
 static_adam8 0.15 110 tests/parts.c -DPART_ADAM8
 static_arena 0.06 20 tests/parts.c -DPART_ARENA
 static_plan 0.06 40 tests/parts.c -DPART_PLAN

@@ -141,7 +141,7 @@ class Header:
               "flush": ["gemm"], "rows": ["row_kernels", "layer"], "noise": ["random"], "small": ["number"],
               "convert": ["number"], "quantize": ["quant"],
               "vec": ["row_kernels", "optim", "scale", "layer"], "optim_kernels": ["optim"], "state": ["optim", "adafactor", "parts_cut", "muon"], "optim_pass": ["optim", "adafactor", "parts_cut"],
-              "optim": ["optim", "adafactor", "parts_cut", "muon"], "newton_schulz": ["muon"], "adafactor": ["adafactor", "parts_cut"],
+              "optim": ["optim", "adafactor", "parts_cut", "muon"], "adafactor": ["adafactor", "parts_cut"],
               "simulation": ["schedule"], "solver": ["schedule"], "codec": ["tape"],
               "compile": ["tape"], "stash": ["tape"], "activation": ["layer"], "linear": ["layer"], "dropout": ["layer"], "embedding": ["layer"],
               "rotary": ["layer"], "operator": ["operator", "row_kernels", "layer", "attention", "softmax"],

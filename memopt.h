@@ -19125,10 +19125,10 @@ enum { MEMOPT_I_OPTIM_APPLY, MEMOPT_I_OPTIM_MEASURE, MEMOPT_I_OPTIM_SCAN };
 
 MEMOPT_I_SMALL_BEGIN
 MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind) {
-    static const double usual[][5] = { /* rate, betas, eps, decay */
+    static const double usual[][5] = { /* rate, betas, eps, decay; in the order of the kinds */
         { 1e-3, 0.9, 0.999, 1e-8, 1e-2 }, { 1e-3, 0.9, 0.999, 1e-8, 0 }, { 1e-3, 0, 0, 0, 0 },
         { 1e-4, 0.9, 0.99, 0, 0 }, { 0.1, 0.9, 0, 0, 1e-4 }, { 1e-3, 0.9, 0.999, 1e-6, 1e-2 },
-        { 1e-2, 0, 0.8, 1e-30, 0 }, { 1e-2, 0, 0.99, 1e-8, 0 }, { 1e-3, 0.95, 0.999, 1e-7, 0.1 } }; /* in the order of the kinds */
+        { 1e-2, 0, 0.8, 1e-30, 0 }, { 1e-2, 0, 0.99, 1e-8, 0 }, { 1e-3, 0.95, 0.999, 1e-7, 0.1 } };
     const size_t index = (size_t)kind < sizeof usual / sizeof *usual ? (size_t)kind : MEMOPT_OPTIM_ADAM;
     memopt_optim_group g;
 

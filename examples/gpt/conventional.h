@@ -57,7 +57,8 @@ static memopt_status block_forward(model *m, const conventional *x, memopt_tape_
     const memopt_linear up = transformer_linear(&b, TRANSFORMER_UP, act(x, NORM2, l), act(x, UP_ROWS, l));
     memopt_linear project = transformer_linear(&a, TRANSFORMER_PROJECT, act(x, ATTENDED, l), act(x, RESIDUAL2, l));
     memopt_linear down = transformer_linear(&b, TRANSFORMER_DOWN, act(x, GELU_ROWS, l), act(x, RESIDUAL3, l));
-    memopt_attention attention = transformer_attention(&m->shape, act(x, QKV_ROWS, l)); memopt_status s;
+    memopt_attention attention = transformer_attention(&m->shape, act(x, QKV_ROWS, l), act(x, QKV_ROWS, l));
+    memopt_status s;
     const memopt_activation_args gelu = transformer_gelu(&b, act(x, UP_ROWS, l), act(x, GELU_ROWS, l));
     attention.output = act(x, ATTENDED, l);
     project.residual = entering(x, l); down.residual = act(x, RESIDUAL2, l);
@@ -78,7 +79,7 @@ static memopt_status block_backward(model *m, const conventional *x, memopt_tape
     const size_t each = m->shape.length * m->shape.length;
     const matrices whole = matrices_of(x, x->acts, l, each), whole_grad = matrices_of(x, x->grads, l, each);
     float *grad_in = l ? grad(x, RESIDUAL3, l - 1) : x->grads[ENCODED], *grad_qkv = grad(x, QKV_ROWS, l);
-    memopt_attention attention = transformer_attention(&m->shape, act(x, QKV_ROWS, l));
+    memopt_attention attention = transformer_attention(&m->shape, act(x, QKV_ROWS, l), act(x, QKV_ROWS, l));
     memopt_activation_args gelu = transformer_gelu(&b, act(x, UP_ROWS, l), NULL); memopt_status s;
     attention.grad_output = grad(x, ATTENDED, l); attention.grad_queries = grad_qkv;
     attention.grad_keys = grad_qkv + m->shape.width; attention.grad_values = grad_qkv + 2 * m->shape.width;

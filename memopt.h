@@ -39951,7 +39951,7 @@ MEMOPT_API memopt_status memopt_shard_step_inside(memopt_shard *shard, const mem
     if (!run || !run->fused) return memopt_i_fail(&shard->error, MEMOPT_ERR_ARGUMENT, "the run is not fused");
     if (memopt_i_kind_measures(shard->optim->desc.kind))
         return memopt_i_fail(&shard->error, MEMOPT_ERR_ARGUMENT,
-                             "a step inside backward cannot measure whole tensors, as LAMB, LARS and Adafactor do");
+            "a step inside backward cannot measure whole tensors, as LAMB, LARS, Adafactor and MUON do");
     if (shard->is_fused || shard->state == MEMOPT_I_SHARD_SUMMED
         || (is_first ? 0 : shard->round + 1) + 1 != shard->rounds)
         return memopt_i_shard_refuse_state(shard, "the next round is not the last");

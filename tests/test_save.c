@@ -1738,7 +1738,7 @@ static int net_open(save_net *n, size_t rank, size_t ranks, memopt_optim_kind ki
         memopt_optim_tensor *t = &n->tensors[i]; const size_t first = net_border(net_counts[i], rank, ranks), end = net_border(net_counts[i], rank + 1, ranks);
         t->count = net_counts[i]; t->first = first; t->held = end - first;
         if (first == end) t->first = t->count, t->held = 0;
-        t->columns = i == 0 ? 50 : i == 2 ? 76 : 0;
+        t->columns = i == 0 ? 50 : i == 2 ? 76 : 0; t->adamw = i == 1;
         t->weights = n->weights[i]; t->extra = extra ? n->extra[i] : NULL; t->gradients = n->gradients[i];
         for (k = 0; k < end - first; ++k) {
             const float w = (float)((int)((first + k) * 7919 % 1000) - 500) / 512;
@@ -1748,6 +1748,7 @@ static int net_open(save_net *n, size_t rank, size_t ranks, memopt_optim_kind ki
     }
     d.kind = kind; d.state = state; d.weights = weights; d.extra = extra; d.tensors = n->tensors; d.tensor_count = NET_TENSORS; d.seed = 7;
     d.first_moment = kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_ADAFACTOR;
+    if (kind == MEMOPT_OPTIM_MUON) d.muon = memopt_muon_products(MEMOPT_TYPE_BF16);
     if (memopt_optim_open(&d, NULL, &n->optim)) return 0;
     n->save.items = n->items;
     for (i = 0; i < NET_TENSORS; ++i) if (memopt_save_optim_items(n->optim, i, net_names[i], n->items, &n->save.item_count)) return 0;
@@ -1787,7 +1788,8 @@ static const struct { memopt_optim_kind kind; memopt_state_format state; memopt_
     { MEMOPT_OPTIM_RMSPROP, MEMOPT_STATE_8BIT, MEMOPT_TYPE_F32, MEMOPT_OPTIM_EXTRA_NONE, 1, "w/a", "v.scale/c" },
     { MEMOPT_OPTIM_LION, MEMOPT_STATE_8BIT, MEMOPT_TYPE_F32, MEMOPT_OPTIM_EXTRA_NONE, 1, "w/a", "m.scale/c" },
     { MEMOPT_OPTIM_ADAFACTOR, MEMOPT_STATE_8BIT, MEMOPT_TYPE_F32, MEMOPT_OPTIM_EXTRA_NONE, 0, "w/a", "columns/c" },
-    { MEMOPT_OPTIM_LAMB, MEMOPT_STATE_F32, MEMOPT_TYPE_F32, MEMOPT_OPTIM_EXTRA_NONE, 0, "w/a", "v/c" }
+    { MEMOPT_OPTIM_LAMB, MEMOPT_STATE_F32, MEMOPT_TYPE_F32, MEMOPT_OPTIM_EXTRA_NONE, 0, "w/a", "v/c" },
+    { MEMOPT_OPTIM_MUON, MEMOPT_STATE_8BIT, MEMOPT_TYPE_BF16, MEMOPT_OPTIM_EXTRA_SPLIT, 0, "w/a", "m.scale/c" }
 };
 static int net_is_called(const memopt_save_item *item, const char *name) {
     char full[40];

@@ -1520,7 +1520,7 @@ static void shard_not_finite(void) {
     memopt_arena_destroy(arena);
     d.optim.kind = MEMOPT_OPTIM_LAMB;
     CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_step_inside(x, &run) == MEMOPT_ERR_ARGUMENT);
-    CHECK(test_error_says(memopt_shard_error(x), MEMOPT_ERR_ARGUMENT, "a step inside backward cannot measure whole tensors, as LAMB, LARS and Adafactor do"));
+    CHECK(test_error_says(memopt_shard_error(x), MEMOPT_ERR_ARGUMENT, "a step inside backward cannot measure whole tensors, as LAMB, LARS, Adafactor and MUON do"));
     memopt_shard_close(x);
     d.optim.kind = MEMOPT_OPTIM_ADAMW; run.clips_norm = 1;
     CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_step_inside(x, &run) == MEMOPT_ERR_ARGUMENT && memopt_shard_next_unit(x, &unit) == MEMOPT_OK);

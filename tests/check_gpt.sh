@@ -440,8 +440,8 @@ samples() {
 }
 # ---- minutes: only in the matrix ----
 ranks_everywhere() { # every optimizer and format, 100 steps; clipped, or stepped inside backward
-    for kind in adamw adam sgd lion lars lamb adafactor rmsprop; do
-        case $kind in lars | lamb | adafactor) sums=1 inside= ;; *) sums=0 inside=--fuse-step ;; esac # sums: not in the plan
+    for kind in adamw adam sgd lion lars lamb adafactor rmsprop muon; do
+        case $kind in lars | lamb | adafactor) sums=1 inside= ;; muon) sums=0 inside= ;; *) sums=0 inside=--fuse-step ;; esac # sums: not in the plan
         for bits in 32 16 8; do
             case $kind$bits in *32 | sgd* | adafactor*) format= ;; *) format=$bits ;; esac # those two have no moments here
             case $bits in 32) weights=f32 ;; 16) weights=split ;; 8) weights=bf16 ;; esac
@@ -493,6 +493,8 @@ plan_holds_everywhere() { # each switch by itself and with others, from 1 to 8 t
 --optimizer adafactor
 --optimizer rmsprop
 --optimizer rmsprop8 --fuse-step
+--optimizer muon
+--optimizer muon8 --weights bf16 --fuse-step
 --optimizer adamw16
 --optimizer adamw8
 --optimizer lion8 --fuse-step

@@ -79,7 +79,8 @@ static void gpt_values(void) {
     CHECK(gpt_parse("--help --width 7", &o) == 0 && o.help);
 }
 static void gpt_rates(void) { /* each kind has one of its own, and --lr goes before it, wherever it stands */
-    static const char *const kinds[] = { "adamw", "adam", "sgd", "lion", "lars", "lamb", "adafactor", "rmsprop" };
+    static const char *const kinds[] = { "adamw", "adam", "sgd", "lion", "lars", "lamb", "adafactor", "rmsprop",
+        "muon" };
     options o; char line[64]; size_t i;
     for (i = 0; i < sizeof kinds / sizeof *kinds; ++i) {
         snprintf(line, sizeof line, "--optimizer %s", kinds[i]);

@@ -39845,7 +39845,7 @@ static uint32_t memopt_i_shard_tensors_crc(const memopt_shard *x) {
         crc = memopt_i_shard_crc(crc, v->columns);
         crc = memopt_i_shard_crc(crc, v->rates);
         crc = memopt_i_shard_crc(crc, v->group);
-        crc = memopt_i_shard_crc(crc, (size_t)v->adamw);
+        if (x->desc.optim.kind == MEMOPT_OPTIM_MUON) crc = memopt_i_shard_crc(crc, (size_t)v->adamw);
     }
     return crc;
 }

@@ -44,7 +44,7 @@ static double bench_mpi(float *gradients, float *sums, size_t count) {
     return bench_slowest(MPI_Wtime() - since);
 }
 int main(int argc, char **argv) {
-    static memopt_mpi mpi; static double folds[BENCH_ROUNDS + 1], theirs[BENCH_ROUNDS + 1]; memopt_shard_tensor tensor = { 0, 0, 0, 0 }; memopt_shard_desc d; memopt_comm_desc c; memopt_optim_tensor part;
+    static memopt_mpi mpi; static double folds[BENCH_ROUNDS + 1], theirs[BENCH_ROUNDS + 1]; memopt_shard_tensor tensor = { 0, 0, 0, 0, 0 }; memopt_shard_desc d; memopt_comm_desc c; memopt_optim_tensor part;
     float *gradients, *sums; size_t i, ranks, round; int level, json, wrong = 0; bench b;
     memset(&c, 0, sizeof c); memset(&d, 0, sizeof d); memset(&part, 0, sizeof part);
     if (MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level) || memopt_mpi_open(&mpi, MPI_COMM_WORLD, 600, &c.transport)) return 1;

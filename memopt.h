@@ -26270,11 +26270,14 @@ static memopt_i_gemm_side memopt_i_gemm_decode(int level, const memopt_i_gemm_si
     const size_t lines = s->transposed ? depth : n, wide = s->transposed ? n : depth;
     const size_t bytes = wide * (s->type == MEMOPT_TYPE_F32 ? 4 : 2);
     const size_t first = s->transposed ? at * s->stride + j : j * s->stride + at;
+    const size_t ahead = s->transposed ? memopt_i_max(wide, 64) : n * s->stride; /* to what comes next */
     memopt_i_gemm_side decoded = *s;
-    size_t r;
+    size_t r, i;
 
-    for (r = 0; r < lines; ++r)
+    for (r = 0; r < lines; ++r) {
+        for (i = 0; i < wide; i += 64) MEMOPT_I_FETCH(s->data, first + r * s->stride + ahead + i);
         memopt_i_gemm_decode_run(level, s, (unsigned char *)to + r * bytes, first + r * s->stride, wide);
+    }
     decoded.data = to;
     decoded.stride = wide;
     decoded.quantized = NULL;
@@ -27442,7 +27445,8 @@ static void memopt_i_gemm_few_walk(const memopt_i_gemm_chunk *c, size_t columns)
     const memopt_i_gemm_work *w = c->work;
     const memopt_i_gemm_side *s = &w->right;
     const size_t lanes = w->kernels->wide / 2, bytes = s->type == MEMOPT_TYPE_F32 ? 4 : 2;
-    const size_t most = s->quantized ? MEMOPT_I_GEMM_DEPTH : MEMOPT_I_GEMM_PIECE / bytes;
+    const size_t panel = MEMOPT_I_GEMM_TILE_COLUMNS_MAX * MEMOPT_I_GEMM_DEPTH * sizeof *c->panel; /* codes: into that */
+    const size_t most = (s->quantized ? panel / (s->transposed ? 32 : lanes) : MEMOPT_I_GEMM_PIECE) / bytes;
     /* depths whose lines meet in the same sets of the first-level cache should be no more than its ways */
     const size_t tall = !w->is_bf16 && s->stride * bytes % 4096 == 0 ? 8 : 32;
     size_t j, at;

@@ -42,7 +42,16 @@ static const bench_shape bench_shapes[] = {
     { "sample_1_row", 1, 50304, 768, 0, 1, 0, MEMOPT_TYPE_F32 },
     { "sample_8_rows", 8, 50304, 768, 0, 1, 0, MEMOPT_TYPE_F32 },
     { "sample_bf16_1_row", 1, 50304, 768, 0, 1, 0, MEMOPT_TYPE_BF16 },
-    { "sample_bf16_8_rows", 8, 50304, 768, 0, 1, 0, MEMOPT_TYPE_BF16 } };
+    { "sample_bf16_8_rows", 8, 50304, 768, 0, 1, 0, MEMOPT_TYPE_BF16 },
+    { "sample_8bit_1_row", 1, 50304, 768, 0, 1, 0, MEMOPT_TYPE_BF16 },
+    { "sample_8bit_8_rows", 8, 50304, 768, 0, 1, 0, MEMOPT_TYPE_BF16 },
+    { "few_grad_input_1_row", 1, 768, 50304, 0, 0, 0, MEMOPT_TYPE_F32 },
+    { "few_grad_input_bf16_1_row", 1, 768, 50304, 0, 0, 0, MEMOPT_TYPE_BF16 },
+    { "forward_bf16_4096", 512, 4096, 4096, 0, 1, 0, MEMOPT_TYPE_BF16 },
+    { "forward_8bit_4096", 512, 4096, 4096, 0, 1, 0, MEMOPT_TYPE_BF16 },
+    { "grad_input_bf16_4096", 512, 4096, 4096, 0, 0, 0, MEMOPT_TYPE_BF16 },
+    { "grad_input_8bit_4096", 512, 4096, 4096, 0, 0, 0, MEMOPT_TYPE_BF16 } };
+static int bench_is_8bit(const bench_shape *s) { return strstr(s->name, "8bit") != NULL; } /* the right operand: codes of bf16 */
 
 static volatile float bench_sink;
 /* Compiled as the header compiles its wide code: else gcc makes calls of what should be instructions. */
@@ -172,7 +181,7 @@ static void bench_read_chunk(void *task, size_t chunk, int worker) {
 }
 static double bench_read_limit(const bench_shape *s, const memopt_product *p, const memopt_threads *t, int threads) {
     const size_t n = s->columns * s->depth; bench_span span; const uint64_t start = bench_clock(threads);
-    span.floats = (const float *)p->right; span.count = n * memopt_type_bytes(s->type) / sizeof *span.floats / 64;
+    span.floats = (const float *)p->right; span.count = n * (bench_is_8bit(s) ? 1 : memopt_type_bytes(s->type)) / sizeof *span.floats / 64;
     memopt_i_parallel_for(t, 64, bench_read_chunk, &span);
     return 2.0 * (double)s->rows * (double)n / (double)(bench_clock(threads) - start);
 }
@@ -228,8 +237,8 @@ static double bench_rate(const bench_shape *s, const memopt_product *p, const me
 }
 static void bench_one(const bench *b, const bench_shape *s, const memopt_threads *t, int threads, const char *prefix, int library) {
     const size_t bytes = memopt_gemm_scratch(t); double rates[BENCH_REPEATS], limits[BENCH_REPEATS]; char name[64];
-    void *raw[4]; memopt_product p; size_t i;
-    memset(&p, 0, sizeof p);
+    void *raw[6]; memopt_product p; memopt_quantized q; size_t i; const size_t weights = s->depth * s->columns;
+    memset(&p, 0, sizeof p); memset(&q, 0, sizeof q);
     p.rows = s->rows; p.columns = s->columns; p.depth = s->depth;
     p.left_transposed = s->left_transposed; p.right_transposed = s->right_transposed; p.accumulate = s->accumulate;
     p.left_stride = s->left_transposed ? s->rows : s->depth;
@@ -239,7 +248,12 @@ static void bench_one(const bench *b, const bench_shape *s, const memopt_threads
     if (s->accumulate) p.result_type = MEMOPT_TYPE_F32; /* as gradients of weights are */
     p.left = bench_matrix(s->rows * s->depth, s->type, &raw[0]); p.right = bench_matrix(s->depth * s->columns, s->type, &raw[1]);
     p.result = bench_matrix(s->rows * s->columns, p.result_type, &raw[2]);
-    raw[3] = bench_block(bytes);
+    raw[3] = bench_block(bytes); raw[4] = raw[5] = NULL;
+    if (bench_is_8bit(s)) {
+        uint8_t *codes = (uint8_t *)bench_aligned(raw[4] = bench_block(weights)); float *absmax = (float *)(raw[5] = bench_block(weights / 64 + 4));
+        if (memopt_quantize_bf16(codes, absmax, (const uint16_t *)p.right, weights, MEMOPT_QUANT_SIGNED, 0, NULL)) exit(1);
+        q.absmax = absmax; p.right = codes; p.quantized = &q;
+    }
     for (i = 0; i < BENCH_REPEATS; ++i) {
         limits[i] = bench_limit(s, &p, t, threads);
         rates[i] = bench_rate(s, &p, t, threads, library ? NULL : bench_aligned(raw[3]), bytes);
@@ -247,7 +261,7 @@ static void bench_one(const bench *b, const bench_shape *s, const memopt_threads
     strcpy(name, prefix);
     strcat(name, s->name);
     bench_row(b, name, threads, s->rows, bench_median(rates, BENCH_REPEATS), "Gflop/s", bench_median(limits, BENCH_REPEATS), 1);
-    for (i = 0; i < 4; ++i) free(raw[i]);
+    for (i = 0; i < 6; ++i) free(raw[i]);
 }
 int main(int argc, char **argv) {
     const int best = memopt_simd_best();

@@ -28770,7 +28770,8 @@ static void memopt_i_muon_chunk(void *task, size_t chunk, int worker) {
 }
 
 MEMOPT_I_SMALL_BEGIN
-/* The factor is in x, with 1 - beta1; weights decay by the group's rate, and step by that of the matrix. */
+/* The factor is in x, with 1 - beta1; weights, which are 0 in the first pass, decay by the group's rate, and step by
+   that of the matrix. */
 static void memopt_i_muon_rule(memopt_i_tensor_part *part, const memopt_optim_tensor *t) {
     const double rows = (double)(t->count / t->columns), columns = (double)t->columns;
     const memopt_optim_group *g = &part->group;
@@ -28778,7 +28779,6 @@ static void memopt_i_muon_rule(memopt_i_tensor_part *part, const memopt_optim_te
 
     r->factor = (float)((double)r->factor * (1 - g->beta1));
     r->g1 = 1;
-    r->coupled_decay = 0;
     r->nesterov = g->nesterov;
     r->decay = (float)memopt_i_sum_double(1, -memopt_i_times_double(g->rate, g->weight_decay));
     r->step = (float)(g->rate * (g->match_rms ? 0.2 * sqrt(rows > columns ? rows : columns)

@@ -19129,7 +19129,7 @@ MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind)
         { 1e-3, 0.9, 0.999, 1e-8, 1e-2 }, { 1e-3, 0.9, 0.999, 1e-8, 0 }, { 1e-3, 0, 0, 0, 0 },
         { 1e-4, 0.9, 0.99, 0, 0 }, { 0.1, 0.9, 0, 0, 1e-4 }, { 1e-3, 0.9, 0.999, 1e-6, 1e-2 },
         { 1e-2, 0, 0.8, 1e-30, 0 }, { 1e-2, 0, 0.99, 1e-8, 0 }, { 1e-3, 0.95, 0.999, 1e-7, 0.1 } };
-    const size_t index = (size_t)kind < sizeof usual / sizeof *usual ? (size_t)kind : MEMOPT_OPTIM_ADAM;
+    const size_t index = (size_t)kind < sizeof usual / sizeof *usual ? (size_t)kind : (size_t)MEMOPT_OPTIM_ADAM;
     memopt_optim_group g;
 
     memset(&g, 0, sizeof g);
@@ -28760,10 +28760,7 @@ static void memopt_i_muon_chunk(void *task, size_t chunk, int worker) {
     k.user = m;
     k.pipelined = 0;
     if (!m->updates) k.weights = MEMOPT_I_WEIGHTS_NONE;
-    else { /* moments stay as they are */
-        memset(&k.view, 0, sizeof k.view);
-        k.coded = 0;
-    }
+    else memset(&k.view, 0, sizeof k.view); /* moments stay as they are */
     memopt_i_optim_pass_apply(&k, at, memopt_i_min(o->chunk, m->part.held - at));
     o->skips[worker] += k.skipped;
     memopt_i_wide_end(o->level);

@@ -815,7 +815,7 @@ ENDS
 500000 memopt_tape_create OPERATORS
 760000 memopt_advise_solve RANKS
 750000 memopt_norm_forward ADVISE
-620000 memopt_norm_forward MUON
+380000 memopt_norm_forward MUON
 620000 memopt_tape_create MEMORY OPERATORS
 940000 memopt_norm_forward ACTIVATIONS RANKS
 END

@@ -979,6 +979,26 @@ static void parts_adapter_merge(void) {
         parts_adapted_free(t);
     }
 }
+/* Frozen weights of 8 bits: the bits of an adapter beside what they decode to. */
+static void parts_adapter_quantized(void) {
+    enum { BLOCK = 64 }; int k;
+    for (k = 0; k < 2; ++k) {
+        const memopt_type type = k ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; const size_t n = ADAPTED_OUT * ADAPTED_IN, size = memopt_type_bytes(type);
+        parts_adapted *t = parts_adapt(type, MEMOPT_TYPE_F32, 0.25f, 70), *u = parts_adapt(type, MEMOPT_TYPE_F32, 0.25f, 70);
+        uint8_t codes[ADAPTED_OUT * ADAPTED_IN]; float absmax[ADAPTED_OUT * ADAPTED_IN / BLOCK + 1], wide[ADAPTED_OUT * ADAPTED_IN]; memopt_quantized q; size_t i;
+        for (i = 0; i < n; ++i) wide[i] = (float)parts_get(t->w, type, i);
+        memset(&q, 0, sizeof q);
+        q.absmax = absmax; q.map = MEMOPT_QUANT_LINEAR; q.block = BLOCK;
+        CHECK(memopt_quantize_f32(codes, absmax, wide, n, q.map, BLOCK, NULL) == MEMOPT_OK && memopt_dequantize_f32(wide, codes, absmax, n, q.map, BLOCK, NULL) == MEMOPT_OK);
+        for (i = 0; i < n; ++i) parts_put(t->w, type, i, wide[i]);
+        u->l.weights = codes; u->l.quantized = &q;
+        CHECK(adapter_forward(&t->ops, &t->l, &t->p) == MEMOPT_OK && adapter_backward(&t->ops, &t->l, &t->p) == MEMOPT_OK);
+        CHECK(adapter_forward(&u->ops, &u->l, &u->p) == MEMOPT_OK && adapter_backward(&u->ops, &u->l, &u->p) == MEMOPT_OK);
+        CHECK(!memcmp(t->y, u->y, 70 * ADAPTED_OUT * size) && !memcmp(t->dx, u->dx, 70 * ADAPTED_IN * size));
+        CHECK(!memcmp(t->da, u->da, sizeof t->da) && !memcmp(t->db, u->db, sizeof t->db));
+        parts_adapted_free(t); parts_adapted_free(u);
+    }
+}
 static void parts_adapter_refuses(void) {
     parts_adapted *t = parts_adapt(MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, 0.5f, 3); memopt_linear l; adapter p; int i;
     static const char *const said[] = { "its struct", "rank", "rank", "rank", "grad_weights", "activation", "a, b, low or work", "accumulate_input", "input" };
@@ -1010,6 +1030,7 @@ static void test_parts(void) {
     RUN(parts_mistakes);
     RUN(parts_adapters);
     RUN(parts_adapter_merge);
+    RUN(parts_adapter_quantized);
     RUN(parts_adapter_refuses);
 }
 #ifndef TEST_COMBINED

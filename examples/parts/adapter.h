@@ -4,7 +4,8 @@
                   layer's own gradients of weights and bias are not made: no product, no memory.
    How to use     Fill in a memopt_linear as ever (its grad_weights, grad_bias stay NULL) and an adapter, and call
                   adapter_forward() and adapter_backward() in place of memopt_linear_forward() and _backward().
-                  adapter_merge() writes weights + scale B A, rounded once.
+                  adapter_merge() writes weights + scale B A, rounded once. The layer's weights may be of 8 bits
+                  (memopt_linear.quantized): to merge, decode them first.
    What it costs  Kept from forward to backward: rows x rank floats. Beside it: adapter_work_bytes(), shared by all
                   adapters. No copy of input or output. Time: 2 rank / outputs + 2 rank / inputs of the layer's.
    Order          Forward adds the layer's product first, then the adapter's, each rounded to `type`; backward the other

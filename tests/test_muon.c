@@ -437,6 +437,14 @@ static void muon_lean_states(void) {
     d.tensors = &t; d.tensor_count = 1; t.columns = 768; t.count = 768 * 3072;
     CHECK(memopt_optim_state_bytes(&d, 0, &bytes) == MEMOPT_OK && bytes == 64 + t.count / 256 * 4 + t.count);
     CHECK((double)bytes <= 1.03 * (double)t.count);
+    if (sizeof(size_t) > 4) { /* strips of a large matrix have 256 columns */
+        const size_t side = 8192, n = side * side; size_t plain = 0;
+        t.columns = side; t.count = n;
+        CHECK(memopt_optim_bytes(&d, &bytes) == MEMOPT_OK);
+        d.kind = MEMOPT_OPTIM_LION;
+        CHECK(memopt_optim_bytes(&d, &plain) == MEMOPT_OK);
+        CHECK(bytes - plain == 2 * n + 4 * side * side + 256 * side * 4 + n / 65536 * 8 + memopt_gemm_scratch(NULL));
+    }
 }
 /* The rest is AdamW: the bits and the states of an object of that kind. */
 static void muon_adamw(void) {

@@ -12,6 +12,7 @@
 #include <string.h>
 #define MEMOPT_I_TILES_EMULATED
 
+#define TILES_FN static __attribute__((unused)) /* the header has no use for them with MEMOPT_NO_AVX512 */
 static __thread unsigned char tiles_data[8][16][64];
 static __thread int tiles_ready;
 static void tiles_must(int holds, const char *what) { /* the machine would stop the program as well */
@@ -19,25 +20,25 @@ static void tiles_must(int holds, const char *what) { /* the machine would stop 
     printf("tiles.h: %s\n", what);
     abort();
 }
-static void tiles_config(const void *from) {
+TILES_FN void tiles_config(const void *from) {
     const unsigned char *c = (const unsigned char *)from; int i;
     tiles_must(c[0] == 1 && c[1] == 0, "palette");
     for (i = 2; i < 64; ++i) tiles_must(c[i] == (i >= 16 && i < 32 ? (i % 2 ? 0 : 64) : i >= 48 && i < 56 ? 16 : 0), "configuration");
     memset(tiles_data, 0, sizeof tiles_data);
     tiles_ready = 1;
 }
-static void tiles_release(void) { tiles_ready = 0; }
-static void tiles_load(int tile, const void *from, long stride) {
+TILES_FN void tiles_release(void) { tiles_ready = 0; }
+TILES_FN void tiles_load(int tile, const void *from, long stride) {
     int i;
     tiles_must(tiles_ready, "a load without a configuration");
     for (i = 0; i < 16; ++i) memcpy(tiles_data[tile][i], (const char *)from + i * stride, 64);
 }
-static void tiles_store(int tile, void *to, long stride) {
+TILES_FN void tiles_store(int tile, void *to, long stride) {
     int i;
     tiles_must(tiles_ready, "a store without a configuration");
     for (i = 0; i < 16; ++i) memcpy((char *)to + i * stride, tiles_data[tile][i], 64);
 }
-static void tiles_zero(int tile) {
+TILES_FN void tiles_zero(int tile) {
     tiles_must(tiles_ready, "a zero without a configuration");
     memset(tiles_data[tile], 0, sizeof tiles_data[tile]);
 }
@@ -52,7 +53,7 @@ static float tiles_fma(float x, float y, float z) {
     if (fabs(sum) < (double)FLT_MIN * (1 - ldexp(1.0, -25))) return copysignf(0, (float)sum);
     return fmaf(x, y, z);
 }
-static void tiles_multiply(int sums, int left, int right) {
+TILES_FN void tiles_multiply(int sums, int left, int right) {
     int i, j, k;
     tiles_must(tiles_ready, "a product without a configuration");
     for (i = 0; i < 16; ++i)

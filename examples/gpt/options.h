@@ -87,7 +87,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "clip", "X", "clip gradients to this global norm; default off" },
     { NULL, "dropout", "X", "share of activations, 0 to below 1; default off" },
     { NULL, "seed", "N", "of weights, batches, dropout, rounding; default 1" },
-    { NULL, "optimizer", "NAME", "adamw adam sgd lion lars lamb adafactor rmsprop muon; 8 bits: lion8" },
+    { NULL, "optimizer", "NAME", "adamw adam sgd lion lars lamb adafactor rmsprop muon; lion16, lion8" },
     { "The memory", "keep", "WHAT", "conventional, arena (default), every:K, budget:BYTES, overhead:PERCENT" },
     { NULL, "weights", "f32|bf16|split", "split: bf16 to compute with, 16 bits more to step; default f32" },
     { NULL, "gradients", "f32|bf16|f16", "f16 brings loss scaling; default: bf16 with bf16 weights" },

@@ -1894,9 +1894,10 @@ typedef struct slow_net { memopt_shard_tensor tensors[NET_TENSORS]; size_t tiles
 static int slow_open(slow_net *n, size_t kind, int slow) {
     memopt_store_desc s; memopt_shard_bytes b; size_t i;
     memset(n, 0, sizeof *n); memset(&s, 0, sizeof s);
-    for (i = 0; i < NET_TENSORS; ++i) { n->tensors[i].count = net_counts[i]; n->tensors[i].columns = i == 0 ? 50 : i == 2 ? 76 : 0; n->tensors[i].group = i / 2; }
+    for (i = 0; i < NET_TENSORS; ++i) { n->tensors[i].count = net_counts[i]; n->tensors[i].columns = i == 0 ? 50 : i == 2 ? 76 : 0; n->tensors[i].adamw = i == 1; n->tensors[i].group = i / 2; }
     n->desc.stage = 3; n->desc.tensors = n->tensors; n->desc.tensor_count = NET_TENSORS; n->desc.slow = slow; n->desc.tile = 2048;
     n->desc.optim.kind = net_kinds[kind].kind; n->desc.optim.state = net_kinds[kind].state; n->desc.optim.weights = net_kinds[kind].weights; n->desc.optim.extra = net_kinds[kind].extra;
+    if (net_kinds[kind].kind == MEMOPT_OPTIM_MUON) n->desc.optim.muon = memopt_muon_products(MEMOPT_TYPE_BF16);
     n->desc.optim.seed = 7; n->desc.optim.first_moment = net_kinds[kind].kind == MEMOPT_OPTIM_SGD || net_kinds[kind].kind == MEMOPT_OPTIM_ADAFACTOR;
     if (memopt_shard_plan(&n->desc, &b) || b.slow_tiles > 200) return 0;
     if (slow) {

@@ -495,9 +495,20 @@ tensors_tool() { # a file that is none, and no file
     cmp "$work/empty" "$work/empty.again" || fail "what it wrote"
     build/tensors_tool 2>"$work/said"; [ $? = 2 ] || fail "exit status without a file"
 }
-models() { # shapes of examples/parts beside transformers, where that is
-    python3 -c 'import torch, transformers' 2>/dev/null || skip "no python3 with torch and transformers here: pip install torch transformers, into an environment of their own"
+model_tool() { # what it refuses; the loss of zeros; and, where transformers is, shapes of examples/parts beside it
     $MAKE -s build/model_tool || exit 1
+    build/model_tool "$work" 2>/dev/null && fail "no shape is no reason to stop"
+    printf 'batch 1\nlength 4\nwidth 8\nheads 2\nvocabulary 61\nblocks 1\ncolour 3\n' >"$work/shape"
+    build/model_tool "$work" 2>&1 | grep -q 'colour: is no part of a shape' || fail "a shape with a colour is taken"
+    printf 'batch 1\nlength 4\nwidth 8\nheads 2\nvocabulary 61\nblocks 1\nrms 1\nrotary 1\nno_bias 1\n' >"$work/shape"
+    for name in weights:5120 ids:16 targets:16; do # 1,280 parameters: tokens 488, a block 8 + 192 + 64 + 8 + 512, the last norm 8
+        head -c "${name#*:}" /dev/zero >"$work/${name%:*}"
+    done
+    build/model_tool "$work" >"$work/said" || fail "zeros cannot be run"
+    awk '{ exit !($1 - log(61) < 1e-6 && log(61) - $1 < 1e-6) }' "$work/said" || { cat "$work/said"; fail "the loss of zeros is log(61)"; }
+    head -c 5000 /dev/zero >"$work/weights"
+    build/model_tool "$work" 2>&1 | grep -q 'weights: is not as long' || fail "weights that are cut are taken"
+    python3 -c 'import torch, transformers' 2>/dev/null || { echo "no torch and transformers here, so they are not compared"; return 0; }
     python3 tests/check_models.py build/model_tool
 }
 tensors_python() { # headers of 2,000 files: read as the reference reads them, apart from what is refused on purpose

@@ -3,7 +3,6 @@
    Reads FOLDER/shape, lines of a name and numbers; FOLDER/weights, the parameters as floats in the order of the parts; and
    FOLDER/ids and FOLDER/targets, int32. With `bf16 1` weights and activations are bf16. Writes FOLDER/gradients and
    FOLDER/logits, floats, and says the loss. */
-#define MEMOPT_STATIC
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include "../examples/parts/block.h"

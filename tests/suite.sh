@@ -156,7 +156,6 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "ranks over MPI" "$check mpi"
     row "safetensors: read as the reference reads them" "$check tensors_python $files"
     row "example save: its model, read by the reference" "$check save_python"
-    row "examples/parts: seven models beside transformers" "$check models"
     row "ranks over NCCL, simulated" "$check nccl"
     row "examples/adopt: lines, peaks and bits of every stage" "$check adopt"
     row "test_cuda_gemm, simulated, blas" "$check simulated blas test_cuda_gemm"

@@ -66,7 +66,7 @@ once() { # once COMPILER NAME SOURCE FLAGS...: a line of seconds
 }
 median() { sort -n "$1" | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 least() { sort -n "$1" | head -n 1; }
-within() { echo "$seconds $limit" | awk '{ exit !($1 <= 1.1 * $2) }'; } # a tenth is what a busy machine makes of it
+within() { echo "$seconds $limit" | awk '{ exit !($1 <= 1.25 * $2) }'; } # a quarter is what a busy machine makes of it
 again() { # of $name: its seconds and those of the reference, in turns
     grep "^$name " "$work/table" >"$work/row"
     read -r _ _ _ source flags <"$work/row"

@@ -2961,14 +2961,15 @@ typedef struct memopt_attention {
     const size_t *starts;          /* documents + 1 numbers: the first row of each, and the end of all. Documents do not
                                       see each other: bits, and the order of statistics, are those of sequences of their
                                       own. An empty one is fine */
-    size_t       longest;          /* rows of a document, at most; 0 = length. What scratch is for */
+    size_t       longest;          /* rows of the longest document, which scratch is for; 0 = length. A longer one is
+                                      refused */
     size_t       heads, kv_heads;  /* kv_heads 0 = heads; else it divides heads: groups share keys and values */
     size_t       width;            /* of one head */
     const size_t *lengths;         /* NULL, or of each sequence the rows in use, at most length, 0 is fine: rows after
                                       it are not read; their output and gradients become 0 */
     int          causal;           /* 1: a row attends to itself and the rows before; the rows after it take no part,
                                       NaN, infinities or not, and no bit depends on block */
-    size_t       window;           /* 0, or with causal: a row attends to itself and the window - 1 before, no more */
+    size_t       window;           /* a row attends to itself and the window - 1 rows before; needs causal. 0 = all */
     float        scale;            /* of scores; 0 = 1 / sqrt(width); else 10^-30 or more */
     size_t       block;            /* rows of scores in scratch; 0 = 64. With bf16 rounded up to a multiple of 32 */
     int          online;           /* 1: columns by blocks as well, with a running maximum and sum: scratch that does
@@ -3003,7 +3004,8 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
 typedef struct memopt_norm {
     size_t      rows, width;
     size_t      stride;         /* elements from row to row of input, output and their gradients; 0 = width. More where
-                                   a row is part of another, as of a head: what lies between is not touched */
+                                   a row is part of another, as of a head: what lies between is not touched. Of a
+                                   residual it is the width */
     int         rms;            /* 1: x / root of the mean of squares, without mean and shift */
     float       eps;            /* 0 = 1e-5 */
     memopt_type type, weight_type, gradient_type;
@@ -3154,12 +3156,12 @@ typedef struct memopt_rotary {
     size_t      rotated;       /* how many of a head's elements, its first; even; 0 = width. The others are copied */
     int         interleaved;   /* 1: pair i is elements 2 i and 2 i + 1; 0: i and i + rotated / 2, as in Llama */
     double      base;          /* 0 = 10000; else finite and at least 1 */
-    const double *frequencies; /* NULL, or of each pair, instead of a power of base, radians from a position to the
-                                  next, 0 to 1: contexts stretched as Llama 3, YaRN and others do it
+    const double *frequencies; /* NULL: powers of base. Else base is 0, and each pair has its own: radians a position,
+                                  0 to 1. So contexts are stretched by Llama 3's rule, YaRN's and others
                                   (examples/parts/rotary_scaling.h) */
     float       magnitude;     /* what sines and cosines are multiplied by, in backward as well; 0 = 1 */
     size_t      length, first; /* the position of a row is first + row % length; length 0 = rows */
-    const int32_t *positions;  /* NULL, or instead of these two of each row, at least 0: documents, caches */
+    const int32_t *positions;  /* NULL, or that of each row, at least 0; then length and first are 0. For documents */
     memopt_type type;
     const void *input;
     void       *output;        /* may be input, and only as a whole */
@@ -31512,7 +31514,7 @@ static memopt_i_band memopt_i_attention_band(const memopt_i_attention_worker *w,
     memopt_i_band b = memopt_i_band_all();
 
     if (a->causal) b.high = (ptrdiff_t)row - (ptrdiff_t)column;
-    if (a->window && a->window <= row) b.low = b.high + 1 - (ptrdiff_t)a->window;
+    if (a->window && a->window < w->length) b.low = b.high + 1 - (ptrdiff_t)a->window;
     return b;
 }
 

@@ -754,6 +754,9 @@ static void parts_mistakes(void) {
     memset(&segment, 0, sizeof segment);
     CHECK(memopt_tape_describe(&m->layers[1], &segment, 1, &why) == MEMOPT_ERR_ARGUMENT);
     CHECK(test_says(&why, MEMOPT_ERR_ARGUMENT, "segment 0: forward: attention: heads is 0"));
+    m->t.heads = 5; /* of 32 numbers */
+    CHECK(memopt_tape_describe(&m->layers[1], &segment, 1, &why) == MEMOPT_ERR_ARGUMENT);
+    CHECK(test_says(&why, MEMOPT_ERR_ARGUMENT, "segment 0: forward: heads do not divide the width"));
     t = parts_llama();
     parts_open(m, &t, 1, 1);
     desc = parts_desc(m); desc.overhead = 1;
@@ -1001,19 +1004,34 @@ static void parts_adapter_quantized(void) {
 }
 static void parts_adapter_refuses(void) {
     parts_adapted *t = parts_adapt(MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, 0.5f, 3); memopt_linear l; adapter p; int i;
-    static const char *const said[] = { "its struct", "rank", "rank", "rank", "grad_weights", "activation", "a, b, low or work", "accumulate_input", "input" };
-    for (i = 0; i < 9; ++i) {
+    static const char *const said[] = { "its struct", "rank", "rank", "rank", "grad_weights", "activation", "a, b, low or work", "accumulate_input", "input", "gradient_type" };
+    for (i = 0; i < 10; ++i) {
         l = t->l; p = t->p;
         switch (i) {
         case 1: p.rank = 0; break;               case 2: p.rank = ADAPTED_OUT + 1; break;
         case 3: p.rank = SIZE_MAX; break;        case 4: l.grad_weights = t->w; break;
         case 5: l.activation = MEMOPT_ACTIVATION_GELU; break;
         case 6: p.b = NULL; break;               case 7: l.accumulate_input = 1; break;
-        default: l.input = NULL;
+        case 8: l.input = NULL; break;           default: p.gradient_type = MEMOPT_TYPE_BF16;
         }
         if (i != 7) CHECK_AT(adapter_forward(&t->ops, &l, i ? &p : NULL) == MEMOPT_ERR_ARGUMENT && !strcmp(t->error.argument, said[i]), i);
         else CHECK(adapter_backward(&t->ops, &l, &p) == MEMOPT_ERR_ARGUMENT && !strcmp(t->error.argument, said[i]));
     }
+    for (i = 0; i < 6; ++i) { /* a backward that is refused has written nothing */
+        memopt_ops ops = t->ops; float before[ADAPTED_OUT * ADAPTED_RANK]; memopt_status want = MEMOPT_ERR_ARGUMENT;
+        memcpy(before, t->db, sizeof before);
+        l = t->l; p = t->p; ops.error = &t->error;
+        switch (i) {
+        case 0: l.grad_output = NULL; break;     case 1: l.weights = NULL; break;
+        case 2: ops.scratch = NULL; want = MEMOPT_ERR_BUFFER; break;
+        case 3: ops.scratch_bytes -= 1; want = MEMOPT_ERR_BUFFER; break;
+        case 4: l.grad_input = (char *)t->dx + 1; break;
+        default: l.type = (memopt_type)7;
+        }
+        CHECK_AT(adapter_backward(&ops, &l, &p) == want && !memcmp(before, t->db, sizeof before), i);
+    }
+    l = t->l; l.rows = 0; p = t->p; p.accumulate = 0; p.rate = 0;
+    CHECK(adapter_backward(&t->ops, &l, &p) == MEMOPT_OK && t->da[3] == 0 && t->db[3] == 0);
     parts_adapted_free(t);
 }
 

@@ -125,7 +125,7 @@ static void memopt_cblas_chunk(void *task, size_t chunk, int worker) {
                          : (float *)p->result + i * p->result_stride + j;
     size_t k, depth;
     memopt_cblas_begin(p, i, j, rows, columns, to, stride);
-    if (memopt_cblas_is_bf16(p)) memopt_cblas_bf16(p, i, j, rows, columns, to, stride);
+    if (p->depth && memopt_cblas_is_bf16(p)) memopt_cblas_bf16(p, i, j, rows, columns, to, stride);
     else for (k = 0; k < p->depth; k += depth) {
         depth = p->depth - k < step ? p->depth - k : step;
         memopt_cblas_step(p, own, i, j, k, rows, columns, depth, to, stride);
@@ -140,6 +140,7 @@ static memopt_status memopt_cblas_multiply(void *user, const memopt_product *p, 
                       && ((p->left_type == MEMOPT_TYPE_F32 && p->right_type == MEMOPT_TYPE_F32)
                           || memopt_cblas_is_bf16(p));
     (void)user;
+    if (p->quantized) return MEMOPT_ERR_ARGUMENT; /* operators do not ask for it */
     if (!p->rows || !p->columns) return MEMOPT_OK;
     if (p->rows > most || p->columns > most || p->depth > most || p->left_stride > most || p->right_stride > most
         || p->result_stride > most) return MEMOPT_ERR_OVERFLOW;

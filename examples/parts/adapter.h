@@ -23,7 +23,7 @@ typedef struct adapter { /* zero it, then set what you need */
     size_t      rank;
     float       scale;       /* alpha / rank (or, rank-stabilised, alpha / sqrt(rank)); 0 = 1 */
     memopt_type type;        /* of A and B */
-    memopt_type gradient_type;
+    memopt_type gradient_type; /* with dropout float32 */
     const void *a;           /* rank x inputs; begins at random: memopt_random_normal() */
     const void *b;           /* outputs x rank; begins with 0 */
     float      *low;         /* rows x rank, kept from forward to backward: scale dropout(input) A^T */
@@ -52,9 +52,33 @@ static inline memopt_status adapter_check(const memopt_ops *ops, const memopt_li
         return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "grad_weights", "is given, but the layer is frozen");
     if (x->activation || x->pre_activation)
         return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "activation", "must follow in a call of its own");
+    if (a->rate > 0 && a->grad_a && a->gradient_type) /* each ADAPTER_ROWS rows would be rounded */
+        return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "gradient_type", "must be float32 with dropout");
     if (ops && ops->count_scratch) return MEMOPT_OK;
     if (!a->a || !a->b || (x->rows && (!a->low || !a->work)))
         return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "a, b, low or work", "is NULL");
+    return MEMOPT_OK;
+}
+
+/* What a backward reads and works in, before it writes anything: the layer's own check comes last. */
+static inline memopt_status adapter_check_backward(const memopt_ops *ops, const memopt_linear *x) {
+    const uintptr_t odd = (uintptr_t)memopt_type_bytes(x->type) - 1;
+    memopt_ops dry;
+    size_t bytes = 0;
+    memopt_status s;
+
+    memset(&dry, 0, sizeof dry);
+    if (ops) dry = *ops;
+    dry.count_scratch = &bytes;
+    s = memopt_linear_backward(&dry, x);
+    if (s || (ops && ops->count_scratch)) return s;
+    if (dry.scratch_bytes < bytes || (bytes && (!dry.scratch || (uintptr_t)dry.scratch % 64)))
+        return part_refuse(dry.error, "adapter", MEMOPT_ERR_BUFFER, "scratch", "is less than a dry run tells");
+    if (x->rows && (!x->grad_output || !x->input || !x->weights))
+        return part_refuse(dry.error, "adapter", MEMOPT_ERR_ARGUMENT, "grad_output, input or weights", "is NULL");
+    if (((uintptr_t)x->grad_output | (uintptr_t)x->input | (uintptr_t)x->grad_input) & odd)
+        return part_refuse(dry.error, "adapter", MEMOPT_ERR_ARGUMENT, "grad_output, input or grad_input",
+                           "is misaligned");
     return MEMOPT_OK;
 }
 
@@ -171,6 +195,7 @@ static inline memopt_status adapter_grad_a(const memopt_ops *ops, const memopt_l
     size_t row, rows;
     memopt_status s = MEMOPT_OK;
 
+    if (!x->rows && !a->accumulate) memset(a->grad_a, 0, a->rank * x->inputs * memopt_type_bytes(a->gradient_type));
     for (row = 0; row < x->rows && !s; row += rows) {
         const void *input;
 
@@ -221,7 +246,9 @@ static inline memopt_status adapter_backward(const memopt_ops *ops, const memopt
     if (a->rate > 0 && x->accumulate_input)
         return part_refuse(ops ? ops->error : NULL, "adapter", MEMOPT_ERR_ARGUMENT, "accumulate_input",
                            "is set, and there is dropout");
-    if (ops && ops->count_scratch) return memopt_linear_backward(ops, x);
+    s = adapter_check_backward(ops, x);
+    if (ops && ops->count_scratch && !s) return memopt_linear_backward(ops, x);
+    if (s) return s;
     p = adapter_product(x->rows, a->rank, x->outputs, x->grad_output, x->type, a->b, a->type, grad_low,
                         MEMOPT_TYPE_F32);
     s = adapter_multiply(ops, &p);

@@ -193,6 +193,8 @@ static inline memopt_status transformer_attention_forward(const memopt_tape_call
     void *room[2] = { NULL, NULL };
     memopt_status s;
 
+    if (!t->head_width && t->heads && t->width % t->heads)
+        return transformer_refuse(call, "heads do not divide the width");
     if (t->attention) t->attention->take_fn(call, &attention, room);
     w.ops = memopt_ops_in(call, &t->ops);
     rotary.input = rotary.output = turned;

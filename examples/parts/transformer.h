@@ -69,18 +69,18 @@ typedef struct transformer { /* zero it, then set what you need; parts point to 
     int    swiglu;           /* 1: SwiGLU; 0: GELU */
     int    rotary;           /* 1: rotary positions, in the attention; 0: learned ones, in the embedding */
     int    no_bias;          /* 1: linear layers without biases */
-    int    qkv_bias;         /* 1: but queries, keys and values have one */
+    int    qkv_bias;         /* 1: with no_bias, queries, keys and values have one all the same */
     int    qk_norm;          /* 1: RMS norm of each head of queries and keys, before they are rotated */
     int    not_causal;       /* 1: every token sees all of its sequence */
     int    untied;           /* 1: the head has weights of its own; 0: they are the token embedding */
     float  eps;              /* of norms; 0 = 1e-5 */
     double rotary_base;      /* 0 = 10000 */
-    const double *rotary_frequencies; /* NULL, or head_width / 2, instead of rotary_base; and the magnitude: as of */
-    float  rotary_magnitude;          /* memopt_rotary */
+    const double *rotary_frequencies; /* NULL, or head_width / 2 of them; then rotary_base is 0. As of memopt_rotary, */
+    float  rotary_magnitude;          /* which has this, too */
     size_t window;           /* tokens that one attends to, itself and those before it; 0 = all of them */
-    size_t documents;        /* 0: each sequence is one; else the rows are cut into so many, which do not see each */
-    const size_t  *starts;   /* other: as of memopt_attention, none longer than `length`. Positions begin anew where */
-    const int32_t *rotary_positions; /* this array of all rows says so; NULL: with each sequence */
+    size_t documents;        /* 0: each sequence is one; else the rows are cut into so many, as of memopt_attention */
+    const size_t  *starts;   /* of documents, none of which is longer than `length` */
+    const int32_t *rotary_positions; /* NULL: they begin anew with each sequence; else of each row, for documents */
     size_t mlp_chunk;        /* 0: all rows go through the MLP at once, and what goes into its activation is kept;
                                 else so many at a time, up to a multiple of 32, and it is made again: the same bits with
                                 float32 gradients */

@@ -28772,7 +28772,8 @@ MEMOPT_I_SMALL_BEGIN
 /* The factor is in x, with 1 - beta1; weights, which are 0 in the first pass, decay by the group's rate, and step by
    that of the matrix. */
 static void memopt_i_muon_rule(memopt_i_tensor_part *part, const memopt_optim_tensor *t) {
-    const double rows = (double)(t->count / t->columns), columns = (double)t->columns;
+    const size_t whole_rows = t->count / t->columns;
+    const double rows = (double)whole_rows, columns = (double)t->columns;
     const memopt_optim_group *g = &part->group;
     memopt_i_update_rule *r = &part->rule;
 

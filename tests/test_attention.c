@@ -968,14 +968,14 @@ static void attention_window_reach(void) {
         for (k = 0; k + 3 < a.row; ++k) attention_set(c.type, a.inputs, at * a.row + k, attention_nan());
         CHECK(attention_both(&a, NULL, own ? &table : NULL) == MEMOPT_OK && !g.bad && (own == 0) == (g.calls == 0));
         for (r = 0; r < c.length; ++r) {
-            const int out = r >= at && r < at + window, near = r + window > at && r < at + window;
+            const int out = r >= at && r < at + window, seen_near = r + window > at && r < at + window;
             for (k = 0; k < c.width; ++k) {
                 const float y = attention_get(c.type, a.output, r * a.out_row + k);
                 CHECK_AT((y != y) == out, r);
             }
             for (k = 0; k + 3 < a.row; ++k) {
                 const float y = attention_get(c.type, a.grads, r * a.row + k);
-                if (!near) CHECK_AT(y == y, r * 100 + k);
+                if (!seen_near) CHECK_AT(y == y, r * 100 + k);
             }
         }
         attention_free(&a);

@@ -10,7 +10,7 @@ typedef struct muon_bench { /* an optimizer of some matrices, whose weights and 
     float *w[MUON_TENSORS], *g[MUON_TENSORS];
     void  *typed[MUON_TENSORS], *extra[MUON_TENSORS], *typed_g[MUON_TENSORS];
 } muon_bench;
-static float muon_gradient(size_t i, size_t j, size_t t) { /* exact in bf16, too; of full rank */
+static float muon_gradient(size_t i, size_t j, uint64_t t) { /* exact in bf16, too; of full rank */
     uint32_t h = (uint32_t)(i * 1619 + j * 31337 + t * 6971 + 12345) * 2654435761u;
     h = (h ^ h >> 15) * 2246822519u;
     return (float)((int)((h ^ h >> 13) % 255u) - 127) / 128;
@@ -30,7 +30,7 @@ static void muon_add(muon_bench *b, size_t rows, size_t columns) {
     for (i = 0; i < n; ++i) b->w[k][i] = muon_weight(i / columns, i % columns);
     t->weights = b->w[k]; t->gradients = b->g[k];
 }
-static void muon_fill(const muon_bench *b, size_t t) {
+static void muon_fill(const muon_bench *b, uint64_t t) {
     size_t k, i;
     for (k = 0; k < b->desc.tensor_count; ++k)
         for (i = 0; i < b->tensor[k].count; ++i) {
@@ -106,13 +106,13 @@ static void muon_rule_step(double *w, double *m, const float *g, size_t rows, si
 /* How far weights are from w, by norms: relative to w, and to how far w has gone from the first weights. */
 typedef struct muon_error { double of_weights, of_way; } muon_error;
 static muon_error muon_error_of(const float *got, const double *w, size_t rows, size_t columns) {
-    double far = 0, all = 0, way = 0; size_t i; muon_error e;
+    double off = 0, all = 0, way = 0; size_t i; muon_error e;
     for (i = 0; i < rows * columns; ++i) {
         const double d = (double)got[i] - w[i], s = w[i] - (double)muon_weight(i / columns, i % columns);
-        far += d * d; all += w[i] * w[i]; way += s * s;
+        off += d * d; all += w[i] * w[i]; way += s * s;
     }
     CHECK(way > 0);
-    e.of_weights = sqrt(far / all); e.of_way = sqrt(far / way);
+    e.of_weights = sqrt(off / all); e.of_way = sqrt(off / way);
     return e;
 }
 static const size_t muon_shapes[][2] = { { 1, 9 }, { 9, 1 }, { 6, 4 }, { 4, 6 }, { 16, 16 }, { 24, 40 }, { 40, 24 } };
@@ -371,7 +371,7 @@ static void muon_open_mixed(muon_bench *b, const muon_form *f, const memopt_thre
     }
     CHECK(memopt_optim_open(&b->desc, NULL, &b->optim) == MEMOPT_OK);
 }
-static void muon_fill_mixed(const muon_bench *b, size_t t) {
+static void muon_fill_mixed(const muon_bench *b, uint64_t t) {
     size_t k;
     muon_fill(b, t);
     for (k = 0; k < 3; ++k)

@@ -881,7 +881,7 @@ static void layer_rotary_check(const memopt_rotary *x, const void *input, const 
                 const size_t at = row * stride + head * x->width, half = rotated / 2;
                 const size_t pair = x->interleaved ? i / 2 : i % half, first = x->interleaved ? i - i % 2 : pair;
                 const size_t second = x->interleaved ? first + 1 : first + half;
-                const long double t = position * (x->frequencies ? (long double)x->frequencies[pair] : powl(base, -2 * (long double)pair / (long double)rotated));
+                const long double t = position * (x->frequencies ? (long double)x->frequencies[pair < rotated / 2 ? pair : 0] : powl(base, -2 * (long double)pair / (long double)rotated));
                 const double got = layer_get(x->type, output, at + i); double a, b, want;
                 if (i >= rotated) { CHECK_AT(memcmp(&got, &in[at + i], sizeof got) == 0, at + i); continue; }
                 a = in[at + first]; b = in[at + second];

@@ -36,10 +36,16 @@ typedef struct adapter { /* zero it, then set what you need */
 
 enum { ADAPTER_ROWS = 64 };  /* whose dropped input is in work at a time: a multiple of 32, so no bit depends on it */
 
-/* Gradients of `low`, and some rows of dropped input. */
+/* What work begins with: gradients of `low`. */
+static inline size_t adapter_low_bytes(const memopt_linear *x, const adapter *a) {
+    return (x->rows * a->rank * sizeof(float) + 63) / 64 * 64;
+}
+
+/* And then some rows of dropped input. */
 static inline size_t adapter_work_bytes(const memopt_linear *x, const adapter *a) {
-    const size_t low = (x->rows * a->rank * sizeof(float) + 63) / 64 * 64;
-    return low + (a->rate > 0 ? ADAPTER_ROWS * x->inputs * memopt_type_bytes(x->type) : 0);
+    const size_t input = a->rate > 0 ? ADAPTER_ROWS * x->inputs * memopt_type_bytes(x->type) : 0;
+
+    return adapter_low_bytes(x, a) + input;
 }
 
 static inline memopt_status adapter_check(const memopt_ops *ops, const memopt_linear *x, const adapter *a) {
@@ -129,23 +135,28 @@ static inline size_t adapter_step(const adapter *a, size_t rows) {
     return a->rate > 0 && rows > ADAPTER_ROWS ? ADAPTER_ROWS : rows;
 }
 
-/* `rows` from a row on, as they are, or dropped, in work; NULL: *s says why. */
-static inline const void *adapter_input(const memopt_ops *ops, const memopt_linear *x, const adapter *a, size_t row,
-                                        size_t rows, memopt_status *s) {
-    const void *input = adapter_at(x->input, x->type, row * x->inputs);
-    const size_t low = (x->rows * a->rank * sizeof(float) + 63) / 64 * 64;
+/* Of `rows` rows from a row on. */
+static inline memopt_dropout adapter_dropout(const memopt_linear *x, const adapter *a, size_t row, size_t rows) {
     memopt_dropout d;
 
-    *s = MEMOPT_OK;
-    if (!(a->rate > 0)) return input;
     memset(&d, 0, sizeof d);
     d.n = rows * x->inputs;
     d.type = x->type;
     d.rate = a->rate;
     d.noise = a->noise;
     d.first = row * x->inputs;
-    d.input = input;
-    d.output = (unsigned char *)a->work + low;
+    return d;
+}
+
+/* `rows` from a row on, as they are, or dropped, in work; NULL: *s says why. */
+static inline const void *adapter_input(const memopt_ops *ops, const memopt_linear *x, const adapter *a, size_t row,
+                                        size_t rows, memopt_status *s) {
+    memopt_dropout d = adapter_dropout(x, a, row, rows);
+
+    *s = MEMOPT_OK;
+    d.input = adapter_at(x->input, x->type, row * x->inputs);
+    if (!(a->rate > 0)) return d.input;
+    d.output = (unsigned char *)a->work + adapter_low_bytes(x, a);
     *s = memopt_dropout_forward(ops, &d);
     return *s ? NULL : d.output;
 }
@@ -219,17 +230,12 @@ static inline memopt_status adapter_grad_input(const memopt_ops *ops, const memo
     memopt_product p = adapter_product(x->rows, x->inputs, a->rank, grad_low, MEMOPT_TYPE_F32, a->a, a->type,
                                        x->grad_input, x->type);
     memopt_linear layer = *x;
-    memopt_dropout d;
+    memopt_dropout d = adapter_dropout(x, a, 0, x->rows);
     memopt_status s;
 
     p.accumulate = x->accumulate_input && !(a->rate > 0);
     s = adapter_multiply(ops, &p);
     if (!s && a->rate > 0) {
-        memset(&d, 0, sizeof d);
-        d.n = x->rows * x->inputs;
-        d.type = x->type;
-        d.rate = a->rate;
-        d.noise = a->noise;
         d.grad_output = d.grad_input = x->grad_input;
         s = memopt_dropout_backward(ops, &d);
     }

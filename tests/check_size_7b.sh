@@ -57,7 +57,8 @@ refuses "of memory: 0.0010 GB are allowed" --memory 1M
 refuses "GB free, and .* are needed; --no-atomic halves that" $large
 refuses 'GB free, and .* are needed\.$' $large --no-atomic
 refuses "GB of memory left, and" --context 8000000000 --memory 900000G
-refuses "must be even" --heads 3
+refuses "heads do not divide the width" --heads 3
+refuses "must be even" --heads 64 --kv-heads 64
 for bad in "--layers 0" "--layers x" "--layers" "--what" "--memory 3T" "--rate 2" "--in-memory --keep"; do
     "$program" $bad >"$work/out" 2>"$work/said"; [ $? = 2 ] || fail "exit status with $bad"
 done

@@ -832,9 +832,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_loss(const memopt_c
 
 /* @section api_cuda_norm : api_cuda_base
    Layer norm and RMS norm on the device. A memopt_norm as on the CPU, its pointers being the device's. Results are the
-   same bits for the same shape and types, wherever the arrays lie, and differ from the CPU's by rounding: sums have
-   another order. So a batch in parts that are accumulated gives its gradients of scale and shift to rounding only.
-   A stride other than the width is the CPU's alone, here MEMOPT_ERR_UNSUPPORTED. */
+   same bits for the same shape and types, wherever the arrays lie and whatever the stride, and differ from the CPU's by
+   rounding: sums have another order. So a batch in parts that are accumulated gives its gradients of scale and shift to
+   rounding only. */
 
 /** Bytes of scratch of a backward that is to give grad_scale or grad_shift: at most 8 bytes for each column of 1,056
     groups of rows, and of a group of at least 8 rows. Nothing else needs any; forward takes NULL for ops. */
@@ -846,8 +846,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_scratch(const memopt_cuda_op
  *
  * ops     NULL where no scratch is needed
  * returns OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT, _OVERLAP (what the CPU refuses, too); MEMOPT_ERR_ARGUMENT (norm NULL, a
- *         type, eps or switch that there is not), _OVERFLOW, _BUFFER (scratch); what CUDA says. A refused call has
- *         written nothing. Without rows gradients of parameters begin with 0, and nothing else is done
+ *         type, eps or switch that there is not, a stride below the width), _OVERFLOW, _BUFFER (scratch); what CUDA
+ *         says. A refused call has written nothing. Without rows gradients of parameters begin with 0, and nothing else
+ *         is done
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_forward(const memopt_cuda_ops *ops, const memopt_norm *norm,
                                                             memopt_cuda_stream stream);
@@ -861,6 +862,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_o
  * the gradient of input and of branch.
  *
  * d_branch, d_residual  rows x width of `type`. d_residual may be input or d_branch; output is none of them
+ * returns also MEMOPT_ERR_ARGUMENT (a stride other than the width)
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_residual_forward(const memopt_cuda_ops *ops,
                                                                      const memopt_norm *norm, const void *d_branch,
@@ -9183,7 +9185,7 @@ template <class T, int K> static __global__ void CU_BOUNDS(NORM_THREADS_MAX) nor
     const unsigned at = (unsigned)anew((int)(lane * N));
     const bool there = row < t.n.rows;
     const unsigned count = there && at < width ? (width - at + step - 1) / step : 0;
-    const size_t place = there ? row * width + at : 0;
+    const size_t place = there ? row * t.n.stride + at : 0;
     row_span<T, N> s[K];
     float sum = 0;
     float squares = 0;
@@ -9230,7 +9232,8 @@ template <class T> static __global__ void __launch_bounds__(NORM_THREADS_MAX) no
     const size_t row = blockIdx.x;
     const size_t width = t.n.width;
     const size_t step = (size_t)blockDim.x * N;
-    const T *x = static_cast<const T *>(t.n.input) + row * width; /* then the sum with the branch */
+    const size_t first = row * t.n.stride;
+    const T *x = static_cast<const T *>(t.n.input) + first; /* then the sum with the branch */
     row_span<T, N> s, branch;
     float sum = 0;
     float squares = 0;
@@ -9242,9 +9245,9 @@ template <class T> static __global__ void __launch_bounds__(NORM_THREADS_MAX) no
 
             span_get(&s, x + at, left, t.wide);
             if (!pass && t.branch) {
-                span_get(&branch, static_cast<const T *>(t.branch) + row * width + at, left, t.wide);
+                span_get(&branch, static_cast<const T *>(t.branch) + first + at, left, t.wide);
                 norm_add(&s, branch);
-                span_put(static_cast<T *>(t.residual) + row * width + at, s, left, t.wide);
+                span_put(static_cast<T *>(t.residual) + first + at, s, left, t.wide);
             }
             if (!pass) CU_UNROLL for (int i = 0; i < N; ++i) sum = memopt_i_sum(sum, element_at(s, i));
             else if (pass == 1) CU_UNROLL for (int i = 0; i < N; ++i) {
@@ -9252,11 +9255,11 @@ template <class T> static __global__ void __launch_bounds__(NORM_THREADS_MAX) no
                 squares = fmaf(d, d, squares);
             } else {
                 norm_affine(t, &s, at, left, t.wide_weights, mean, inverse);
-                span_put(static_cast<T *>(t.n.output) + row * width + at, s, left, t.wide);
+                span_put(static_cast<T *>(t.n.output) + first + at, s, left, t.wide);
             }
         }
         if (!pass && !t.n.rms) mean = memopt_i_v1_div(row_sum(sum, t.shift, red[0]), (float)width);
-        if (!pass && t.branch) x = static_cast<const T *>(t.residual) + row * width; /* its own: no barrier */
+        if (!pass && t.branch) x = static_cast<const T *>(t.residual) + first; /* its own: no barrier */
         if (pass == 1) inverse = norm_inverse(row_sum(squares, t.shift, red[1]), &t.n);
     }
     if (t.n.statistics && !threadIdx.x) norm_keep(t, row, mean, inverse);
@@ -9391,8 +9394,8 @@ norm_backward_kernel(norm_task t) {
     float three[3];
     size_t row = first + (threadIdx.x >> t.shift);
     unsigned have = row < end ? mine : 0;
-    const size_t step = slots * width;
-    const size_t place = have ? row * width + column : 0;
+    const size_t step = slots * t.n.stride;
+    const size_t place = have ? row * t.n.stride + column : 0;
     const T *x = norm_source<BACK, T>(t) + place;
     const T *g = static_cast<const T *>(t.n.grad_output) + place;
     T *to = t.n.grad_input ? static_cast<T *>(t.n.grad_input) + place : NULL;
@@ -9479,8 +9482,8 @@ static __global__ void __launch_bounds__(NORM_BLOCK) norm_columns_kernel(norm_ta
     if (!left) return;
     norm_weights<BACK>(&p, t, at, left);
     for (size_t row = group * t.group; row < end; ++row) {
-        span_get(&x, norm_source<BACK, T>(t) + row * width + at, left, t.wide);
-        span_get(&g, static_cast<const T *>(t.n.grad_output) + row * width + at, left, t.wide);
+        span_get(&x, norm_source<BACK, T>(t) + row * t.n.stride + at, left, t.wide);
+        span_get(&g, static_cast<const T *>(t.n.grad_output) + row * t.n.stride + at, left, t.wide);
         norm_load<BACK>(&p, x, g, t.n.statistics[2 * row], t.n.statistics[2 * row + 1]);
         CU_UNROLL for (int i = 0; i < N; ++i) {
             scale[i] = fmaf(p.g[i], p.h[i], scale[i]);
@@ -9501,9 +9504,10 @@ static __global__ void CU_BOUNDS(NORM_THREADS_MAX) norm_backward_long_kernel(nor
     const size_t row = blockIdx.x;
     const size_t width = t.n.width;
     const size_t step = (size_t)blockDim.x * N;
-    const T *x = norm_source<BACK, T>(t) + row * width;
-    const T *g = static_cast<const T *>(t.n.grad_output) + row * width;
-    T *to = static_cast<T *>(t.n.grad_input) + row * width;
+    const size_t first = row * t.n.stride;
+    const T *x = norm_source<BACK, T>(t) + first;
+    const T *g = static_cast<const T *>(t.n.grad_output) + first;
+    T *to = static_cast<T *>(t.n.grad_input) + first;
     const float mean = t.n.statistics[2 * row];
     const float inverse = t.n.statistics[2 * row + 1];
     row_span<T, N> xs, gs;
@@ -9579,7 +9583,7 @@ PRUNED size_t norm_group(const memopt_norm *n) {
 
 /* The pointers. Without rows only the gradients of parameters are looked at. */
 PRUNED status_t norm_check(const memopt_norm *n, int backward) {
-    const size_t all = n->rows * n->width;
+    const size_t all = n->rows ? (n->rows - 1) * n->stride + n->width : 0;
     const size_t w = n->width;
     const memopt_type type = n->type;
     const memopt_type f32 = MEMOPT_TYPE_F32;
@@ -9609,8 +9613,9 @@ PRUNED status_t norm_resolve(const memopt_norm *norm, int backward, norm_task *t
     if (((n->rms | n->accumulate | n->accumulate_input) & ~1) || memopt_i_norm_eps(&n->eps)
         || (n->rms && (n->shift || (backward && n->grad_shift))) || !memopt_type_bytes(n->type)
         || !memopt_type_bytes(n->weight_type) || !memopt_type_bytes(n->gradient_type)) return MEMOPT_ERR_ARGUMENT;
-    if (n->stride && n->stride != n->width) return MEMOPT_ERR_UNSUPPORTED;
-    if (memopt_i_ops_too_large(n->rows, n->width, MEMOPT_TYPE_F32)
+    if (!n->stride) n->stride = n->width;
+    if (n->stride < n->width) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_ops_too_large(n->rows, n->stride, MEMOPT_TYPE_F32)
         || memopt_i_ops_too_large(n->rows, 2, MEMOPT_TYPE_F32)
         || memopt_i_ops_too_large(1, n->width, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
     if (!n->width) n->rows = 0;
@@ -9632,7 +9637,7 @@ PRUNED void norm_partition(norm_task *t, int backward, size_t *each, unsigned *b
     t->shift = *each ? row_shift(spans, *each) : (unsigned)memopt_i_min(memopt_i_max(row_shift(spans, max), 5), 9);
     t->each = (unsigned)memopt_i_ceil_div(spans, (size_t)1 << t->shift);
     *block = memopt_i_max(!*each ? 32 : backward && *each * per > 16 ? 128 : NORM_BLOCK, (size_t)1 << t->shift);
-    t->wide = are_spans(backward && !n->input ? n->output : n->input, n->type, n->width, per)
+    t->wide = n->stride % per == 0 && are_spans(backward && !n->input ? n->output : n->input, n->type, n->width, per)
            && are_spans(backward ? n->grad_output : n->output, n->type, n->width, per)
            && (!backward || are_spans(n->grad_input, n->type, n->width, per));
     t->wide_weights = are_spans(n->scale, n->weight_type, n->width, per)
@@ -9676,6 +9681,7 @@ PUBLIC status_t api::memopt_cuda_norm_residual_forward(const memopt_cuda_ops *, 
 
     if ((s = norm_resolve(norm, 0, &t)) != 0 || !t.n.rows) return s;
     const memopt_norm *n = &t.n;
+    if (n->stride != n->width) return MEMOPT_ERR_ARGUMENT;
     const size_t all = n->rows * n->width;
     const array a[] = { /* the first two may be one; what the sum is written over is listed once, as the sum */
         { n->scale, n->width, n->weight_type, 0, 0 },

@@ -272,6 +272,91 @@ static void cuda_norm_same_bits(void) {
         }
     }
 }
+/* Of an array, a twin on the device with `stride` elements from row to row, and 0xA5 between them; and whether it holds
+   the same rows, and still 0xA5 between them. */
+static void *cuda_norm_spread(const cuda_norm_slot *s, size_t rows, size_t width, size_t stride, int misaligned) {
+    const size_t size = memopt_type_bytes(s->type), bytes = ((rows - 1) * stride + width) * size;
+    unsigned char *here = (unsigned char *)malloc(bytes);
+    void *there = test_device_at(bytes, misaligned ? size : 0);
+    memset(here, 0xA5, bytes);
+    for (size_t r = 0; r < rows; ++r) memcpy(here + r * stride * size, s->here + r * width * size, width * size);
+    test_put(there, here, bytes);
+    free(here);
+    return there;
+}
+static int cuda_norm_is_spread(const void *there, const cuda_norm_slot *s, size_t rows, size_t width, size_t stride) {
+    const size_t size = memopt_type_bytes(s->type), bytes = ((rows - 1) * stride + width) * size;
+    unsigned char *here = (unsigned char *)malloc(bytes); int same = 1;
+    test_get(here, there, bytes);
+    for (size_t r = 0; r < rows && same; ++r) {
+        same = !memcmp(here + r * stride * size, s->here + r * width * size, width * size);
+        for (size_t i = width * size; i < stride * size && r + 1 < rows; ++i)
+            same = same && here[r * stride * size + i] == 0xA5;
+    }
+    free(here);
+    return same;
+}
+/* With a stride: the bits of rows next to each other, and what lies between is left alone. */
+static void cuda_norm_stride_case(int i, size_t rows, size_t w, size_t stride) {
+    cuda_norm_spec s = cuda_norm_spec_of(i); cuda_norm_model m; memopt_norm n; const cuda_norm_slot *k = m.slot;
+    void *at[CUDA_NORM_SLOTS], *d[2];
+    s.rows = rows; s.width = w; s.type = (memopt_type)(i / 32); s.misaligned = 0; s.gradient_type = MEMOPT_TYPE_F32;
+    cuda_norm_open(&m, &s);
+    for (int j = 0; j < CUDA_NORM_SLOTS; ++j) /* of matrices */
+        at[j] = k[j].count == rows * w ? cuda_norm_spread(&k[j], rows, w, stride, i % 5 == 1 + j % 4) : NULL;
+    n = m.n;
+    n.stride = stride; n.input = at[CUDA_NORM_X]; n.output = at[CUDA_NORM_Y];
+    n.statistics = (float *)test_device(8 * rows);
+    CHECK(memopt_cuda_norm_forward(NULL, &m.n, NULL) == 0 && memopt_cuda_norm_forward(NULL, &n, NULL) == 0);
+    cuda_norm_fetch(&m);
+    for (int j = 0; j < CUDA_NORM_SLOTS; ++j) CHECK_AT(!at[j] || cuda_norm_is_spread(at[j], &k[j], rows, w, stride), i);
+    for (int j = 0; j < 2; ++j) d[j] = cuda_norm_spread(&k[CUDA_NORM_DSCALE + j], 1, w, w, 0);
+    cuda_norm_turn(&m);
+    n.accumulate = m.n.accumulate; n.accumulate_input = m.n.accumulate_input;
+    n.grad_output = at[CUDA_NORM_G]; n.grad_input = at[s.in_place ? CUDA_NORM_G : CUDA_NORM_DX];
+    n.grad_scale = d[0]; n.grad_shift = m.n.grad_shift ? d[1] : NULL;
+    if (s.from_output) n.input = NULL;
+    CHECK(memopt_cuda_norm_backward(&m.ops, &m.n, NULL) == 0 && memopt_cuda_norm_backward(&m.ops, &n, NULL) == 0);
+    cuda_norm_fetch(&m);
+    for (int j = 0; j < CUDA_NORM_SLOTS; ++j) CHECK_AT(!at[j] || cuda_norm_is_spread(at[j], &k[j], rows, w, stride), i);
+    for (int j = 0; j < 2; ++j) CHECK_AT(cuda_norm_is_spread(d[j], &k[CUDA_NORM_DSCALE + j], 1, w, w), i);
+    cuda_norm_close(&m);
+}
+static void cuda_norm_strides(void) {
+    static const size_t widths[] = { 5, 64, 128, 136, 1024, 1032, 4104, 16392 }, more[] = { 3, 8, 64, 512 };
+    for (int i = 0; i < 96; ++i) {
+        const size_t w = widths[i % 8];
+        cuda_norm_stride_case(i, w > 2000 ? 3 : w > 500 ? 9 : 41, w, w + more[i / 8 % 4]);
+    }
+}
+/* Heads of queries and keys within rows of a fused matrix, each normed in place: the definition in double, and values
+   are not touched. The call for each head of a row is one of all rows. */
+static void cuda_norm_heads(void) {
+    enum { ROWS = 33, HEADS = 3, WIDTH = 16, ALL = 3 * HEADS * WIDTH };
+    static float x[ROWS * ALL], y[ROWS * ALL], scale[WIDTH]; uint64_t seed = 5; memopt_norm n;
+    for (int i = 0; i < ROWS * ALL; ++i) x[i] = cuda_norm_random(&seed);
+    for (int i = 0; i < WIDTH; ++i) scale[i] = 1 + cuda_norm_random(&seed) / 2;
+    float *d = (float *)test_device(sizeof x), *weights = (float *)test_device(sizeof scale);
+    test_put(d, x, sizeof x); test_put(weights, scale, sizeof scale);
+    memset(&n, 0, sizeof n);
+    n.rows = ROWS; n.width = WIDTH; n.stride = ALL; n.rms = 1; n.scale = weights;
+    for (int head = 0; head < 2 * HEADS; ++head) {
+        n.output = d + head * WIDTH; n.input = n.output;
+        CHECK(memopt_cuda_norm_forward(NULL, &n, NULL) == 0);
+    }
+    test_get(y, d, sizeof y);
+    for (int row = 0; row < ROWS; ++row)
+        for (int head = 0; head < 3 * HEADS; ++head) {
+            const int at = row * ALL + head * WIDTH; double squares = 0;
+            for (int i = 0; i < WIDTH; ++i) squares += (double)x[at + i] * x[at + i] / WIDTH;
+            for (int i = 0; i < WIDTH; ++i) {
+                const double want = x[at + i] / sqrt(squares + (double)1e-5f) * scale[i];
+                if (head < 2 * HEADS) CHECK_AT(fabs(y[at + i] - want) <= 1e-6 * fabs(want), at + i);
+                else CHECK_AT(y[at + i] == x[at + i], at + i);
+            }
+        }
+    test_device_free(0);
+}
 /* Forward in place, without statistics; backward without some gradients, which changes no other. */
 static void cuda_norm_parts(void) {
     cuda_norm_spec s = cuda_norm_spec_of(7); cuda_norm_model m, other;
@@ -400,7 +485,8 @@ static void cuda_norm_refused(void) {
         CUDA_NORM_REFUSED(forward, n.eps = -1, MEMOPT_ERR_ARGUMENT);
         CUDA_NORM_REFUSED(forward, n.eps = nan, MEMOPT_ERR_ARGUMENT);
         CUDA_NORM_REFUSED(forward, n.rms = 2, MEMOPT_ERR_ARGUMENT);
-        CUDA_NORM_REFUSED(forward, n.stride = n.width + 1, MEMOPT_ERR_UNSUPPORTED);
+        CUDA_NORM_REFUSED(forward, n.stride = n.width - 1, MEMOPT_ERR_ARGUMENT);
+        CUDA_NORM_REFUSED(forward, n.stride = SIZE_MAX / 8, MEMOPT_ERR_OVERFLOW);
         CUDA_NORM_REFUSED(forward, n.rms = 1, MEMOPT_ERR_ARGUMENT); /* with a shift */
         CUDA_NORM_REFUSED(forward, n.accumulate = -1, MEMOPT_ERR_ARGUMENT);
         CUDA_NORM_REFUSED(forward, n.rows = SIZE_MAX / 8, MEMOPT_ERR_OVERFLOW);
@@ -483,6 +569,9 @@ static void cuda_norm_residual(void) {
     CHECK(memopt_cuda_norm_residual_forward(NULL, &norm, d + 17, d + 48, NULL) == MEMOPT_CUDA_ERR_OVERLAP);
     norm.output = d;
     CHECK(memopt_cuda_norm_residual_forward(NULL, &norm, d + 32, d + 48, NULL) == MEMOPT_CUDA_ERR_OVERLAP);
+    norm.output = d + 16; norm.stride = 17;
+    CHECK(memopt_cuda_norm_residual_forward(NULL, &norm, d + 32, d + 48, NULL) == MEMOPT_ERR_ARGUMENT);
+    norm.stride = 0;
     norm.rows = 0;
     CHECK(memopt_cuda_norm_residual_forward(NULL, &norm, NULL, NULL, NULL) == 0);
 }
@@ -490,6 +579,8 @@ static void test_cuda_norm(void) {
     RUN(cuda_norm_values);
     RUN(cuda_norm_large);
     RUN(cuda_norm_same_bits);
+    RUN(cuda_norm_strides);
+    RUN(cuda_norm_heads);
     RUN(cuda_norm_parts);
     RUN(cuda_norm_not_finite);
     RUN(cuda_norm_residual);

@@ -19,6 +19,11 @@ LANES_FN int lanes_supports(const char *name, int there) {
 }
 #define __builtin_cpu_supports(name) lanes_supports(name, __builtin_cpu_supports(name))
 
+/* Who made it. */
+static const char *lanes_maker = "amd";
+LANES_FN int lanes_is(const char *name) { return strcmp(name, lanes_maker) == 0; }
+#define __builtin_cpu_is(name) lanes_is(name)
+
 typedef union lanes_parts {
     __m512 ps;
     __m512i si;

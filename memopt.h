@@ -14103,6 +14103,8 @@ V_FN void V(bf16_from_f32)(uint16_t *dst, const float *src, size_t n, int stream
         for (k = 0; k < 64; k += two)
             V(w_put_upper)(dst + i + k, V(bf16_upper)(src + i + k), V(bf16_upper)(src + i + k + V(width)), stream);
     }
+    for (; i + two <= n; i += two)
+        V(w_put_upper)(dst + i, V(bf16_upper)(src + i), V(bf16_upper)(src + i + V(width)), 0);
     V(end)();
     memopt_i_v1_bf16_from_f32(dst + i, src + i, n - i, 0);
 }
@@ -14286,6 +14288,7 @@ MEMOPT_I_AVX512_BF16 static void memopt_i_bf16_from_f32_native(uint16_t *dst, co
         V(i_put)(dst + i, (__m512i)_mm512_cvtne2ps_pbh(b, a), stream);
         V(i_put)(dst + i + 32, (__m512i)_mm512_cvtne2ps_pbh(d, c), stream);
     }
+    for (; i + 32 <= n; i += 32) V(w_put_upper)(dst + i, V(bf16_upper)(src + i), V(bf16_upper)(src + i + 16), 0);
     V(end)();
     memopt_i_v1_bf16_from_f32(dst + i, src + i, n - i, 0);
 }
@@ -15829,27 +15832,16 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(level64)(memopt_quant_map map, const V(planes
     for (i = 0; i < 4; ++i) v[i] = _mm512_mul_ps(_mm512_castsi512_ps(p[i]), scale);
 }
 
-/* The same of fewer than 64, by a gather. What is whole may be streamed. */
-V_APART_FN void V(decode_some)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
-                               int stream) {
-    const int is_signed = map == MEMOPT_QUANT_SIGNED;
-    const void *levels = is_signed ? memopt_i_signed_levels : memopt_i_unsigned_levels;
+/* The same of fewer than 64. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(level_some)(memopt_quant_map map, const V(planes_table) *t, float *x,
+                                               const uint8_t *codes, size_t n, __m512 scale) {
+    const __mmask64 lanes = ((__mmask64)1 << n) - 1;
+    __m512 v[4];
     size_t i;
 
-    for (i = 0; i < n; i += 16) {
-        const __mmask16 lanes = V(lanes)(memopt_i_min(n - i, 16));
-        const __m512i bytes = _mm512_maskz_loadu_epi8(lanes, codes + i);
-        const __m512i code = V(i_sub)(_mm512_maskz_cvtepu8_epi32(0xffff, _mm512_castsi512_si128(bytes)),
-                                      V(i_set)(is_signed ? 127 : 0));
-        const __m512i sign = V(i_and)(code, V(i_set)(0x80000000u));
-        const __m512i index = V(i_max_signed)(code, V(i_sub)(V(i_set)(0), code));
-        const __m512i level = _mm512_i32gather_epi32(index, levels, 4);
-
-        const __m512 v = V(mul)(V(floats_of)(V(i_or)(level, sign)), V(set)(absmax));
-
-        if (stream && n - i >= 16) V(put)(x + i, v, 1);
-        else _mm512_mask_storeu_ps(x + i, lanes, v);
-    }
+    V(level64)(map, t, _mm512_maskz_loadu_epi8(lanes, codes), scale, v);
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i) _mm512_mask_storeu_ps(x + 16 * i, (__mmask16)(lanes >> 16 * i), v[i]);
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n,
@@ -15858,7 +15850,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_quant_map map, float *x, c
     const __m512 scale = _mm512_set1_ps(absmax);
     size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & 15), n) : 0, k; /* up to a cache line */
 
-    if (i) V(decode_some)(map, x, codes, i, absmax, 0);
+    if (i) V(level_some)(map, &t, x, codes, i, scale);
     for (; n - i >= 64; i += 64) {
         __m512 v[4];
 
@@ -15871,7 +15863,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_quant_map map, float *x, c
             for (k = 0; k < 4; ++k) V(put)(x + i + 16 * k, v[k], 0);
         }
     }
-    if (i < n) V(decode_some)(map, x + i, codes + i, n - i, absmax, stream);
+    if (i < n) V(level_some)(map, &t, x + i, codes + i, n - i, scale);
 }
 
 V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n,

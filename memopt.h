@@ -26366,7 +26366,7 @@ static void memopt_i_chain_tile(const memopt_i_gemm_tile *t) {
             t->to[i * t->to_row + j] = memopt_i_chain_element(t, i, j, t->from[i * t->from_row + j]);
 }
 
-enum { MEMOPT_I_FEW_ROWS = 8, MEMOPT_I_FEW_CHAINS = 4 }; /* at most: rows; and rows of chains at a time */
+enum { MEMOPT_I_FEW_ROWS = 8 }; /* at most */
 
 /* Few rows and a piece of the right operand, which is read where it lies. */
 typedef struct memopt_i_gemm_few {
@@ -26397,6 +26397,7 @@ typedef struct memopt_i_gemm_kernels {
     /* NULL where rows of the left operand are copied as they lie */
     void (*transpose_left)(float *to, const memopt_i_gemm_side *s, size_t i, size_t n, size_t at, size_t depth);
     void (*few)(const memopt_i_gemm_few *t); /* NULL: there is none */
+    size_t few_chains; /* its rows at a time, bf16 times bf16: of both chains they are in registers */
 } memopt_i_gemm_kernels;
 #endif /* ---- from here: once for each width, see `vec` ---- */
 /* The tile: rows of two vectors, as many as there are registers for their sums. */
@@ -27006,7 +27007,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(few_add)(V(floats) *sums, const V(floats) *ri
 V_FN MEMOPT_I_ALWAYS_INLINE void V(few_chains)(V(floats) *sums, const memopt_i_gemm_few *t, const unsigned char *p,
                                                const float *left, V(few_ahead) *ahead, int is_straight, size_t rows) {
     const size_t step = is_straight ? t->stride : 2;
-    V(floats) even[MEMOPT_I_FEW_CHAINS], odd[MEMOPT_I_FEW_CHAINS];
+    V(floats) even[MEMOPT_I_FEW_ROWS], odd[MEMOPT_I_FEW_ROWS];
     size_t k, r;
 
     MEMOPT_I_UNROLL_ALL
@@ -27064,6 +27065,10 @@ V_FN MEMOPT_I_FLATTEN void V(gemm_few)(const memopt_i_gemm_few *t) {
     case 16 + 1: V(few_columns)(t, 0, 1, 1); break;
     case 16 + 2: V(few_columns)(t, 0, 1, 2); break;
     case 16 + 4: V(few_columns)(t, 0, 1, 4); break;
+#  if MEMOPT_I_WIDTH != 8
+    case 16 + 8: V(few_columns)(t, 0, 1, 8); break;
+    case 48 + 8: V(few_columns)(t, 1, 1, 8); break;
+#  endif
     case 32 + 1: V(few_columns)(t, 1, 0, 1); break;
     case 32 + 4: V(few_columns)(t, 1, 0, 4); break;
     case 32 + 8: V(few_columns)(t, 1, 0, 8); break;
@@ -27122,9 +27127,9 @@ V_HOST_FN const memopt_i_gemm_kernels *V(gemm_kernels)(void) {
 #if !defined(MEMOPT_I_WIDTH)
                                                    NULL, NULL };
 #elif MEMOPT_I_WIDTH == 8
-                                                   V(gemm_transpose_left), V(gemm_few) };
+                                                   V(gemm_transpose_left), V(gemm_few), 4 };
 #else
-                                                   NULL, V(gemm_few) };
+                                                   NULL, V(gemm_few), 8 };
 #endif
     return &kernels;
 }
@@ -27386,7 +27391,7 @@ static void memopt_i_gemm_column(memopt_i_gemm_chunk *c, size_t j, const float *
 /* ---- few rows: reading the right operand is what takes time ---- */
 /* How many rows go together from `row` on. */
 static size_t memopt_i_few_group(const memopt_i_gemm_work *w, size_t row) {
-    return memopt_i_min(w->product->rows - row, w->is_bf16 ? MEMOPT_I_FEW_CHAINS : MEMOPT_I_FEW_ROWS);
+    return memopt_i_min(w->product->rows - row, w->is_bf16 ? w->kernels->few_chains : MEMOPT_I_FEW_ROWS);
 }
 
 /* Of the left operand, rows side by side for each depth. */
@@ -28270,7 +28275,8 @@ static int memopt_i_tiles_run(const memopt_i_gemm_work *work, const memopt_threa
     memopt_i_tiles_work t;
 
     if (work->level < MEMOPT_SIMD_AVX512_BF16 || !work->is_bf16 || !p->depth) return 0;
-    if (p->rows <= MEMOPT_I_FEW_CHAINS && memopt_i_gemm_is_few(work)) return 0; /* packing would be all the work */
+    /* packing would be all the work; but the unit's own reads faster than eight rows are multiplied in wide code */
+    if ((p->rows <= 4 || work->level < MEMOPT_SIMD_AMX) && memopt_i_gemm_is_few(work)) return 0;
     memset(&t, 0, sizeof t);
     t.work = work;
     t.by_dots = work->level < MEMOPT_SIMD_AMX;

@@ -339,13 +339,6 @@ LANES_FN __m512i lanes_maskz_loadu_epi8(__mmask64 m, const void *p) {
         if (m >> l & 1) a.b[l] = ((const uint8_t *)p)[l];
     return a.si;
 }
-LANES_FN __m512i lanes_i32gather_epi32(__m512i index, const void *p, int scale) {
-    lanes_parts a, b;
-    int l;
-    a.si = index;
-    for (l = 0; l < 16; ++l) memcpy(&b.u[l], (const char *)p + (ptrdiff_t)a.i[l] * scale, 4);
-    return b.si;
-}
 LANES_FN __m512i lanes_maskz_loadu_epi16(__mmask32 m, const void *p) {
     lanes_parts a;
     int l;
@@ -698,7 +691,6 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #undef _mm512_maskz_cvtps_ph
 #undef _mm512_maskz_extractf32x8_ps
 #undef _mm512_maskz_loadu_epi16
-#undef _mm512_i32gather_epi32
 #undef _mm512_maskz_loadu_epi8
 #undef _mm512_maskz_loadu_ps
 #undef _mm512_maskz_mov_ps
@@ -841,7 +833,6 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #define _mm512_maskz_cvtps_ph lanes_maskz_cvtps_ph
 #define _mm512_maskz_extractf32x8_ps lanes_maskz_extractf32x8_ps
 #define _mm512_maskz_loadu_epi16 lanes_maskz_loadu_epi16
-#define _mm512_i32gather_epi32 lanes_i32gather_epi32
 #define _mm512_maskz_loadu_epi8 lanes_maskz_loadu_epi8
 #define _mm512_maskz_loadu_ps lanes_maskz_loadu_ps
 #define _mm512_maskz_mov_ps lanes_maskz_mov_ps

@@ -27125,7 +27125,7 @@ V_HOST_FN const memopt_i_gemm_kernels *V(gemm_kernels)(void) {
     static const memopt_i_gemm_kernels kernels = { V(tall), 2 * V(width), V(gemm_tile), V(gemm_chains),
                                                    V(gemm_deal), V(gemm_pack),
 #if !defined(MEMOPT_I_WIDTH)
-                                                   NULL, NULL };
+                                                   NULL, NULL, 0 };
 #elif MEMOPT_I_WIDTH == 8
                                                    V(gemm_transpose_left), V(gemm_few), 4 };
 #else

@@ -118,7 +118,7 @@
      api_ head              linear + softmax + cross-entropy, without logits
      api_ attention         without the length x length matrix: by whole rows, or online
      api_ norm              layer norm, RMS norm
-     api_ activation        GELU, SiLU, ReLU and SwiGLU by themselves
+     api_ activation        GELU, SiLU, ReLU, SwiGLU and GeGLU by themselves
      api_ linear            linear layers; bias, activation and residual in the same pass
      api_ dropout           without masks: its bits are drawn again
      api_ embedding         rows of tables by number: tokens and positions
@@ -186,7 +186,7 @@
                       products: rows of one head; sums in scratch are of floats, everything else of the operands' type;
                       whole rows; online; chunks of rows, and the calls
      norm             forward; backward
-     activation       activations; SwiGLU
+     activation       activations; SwiGLU and GeGLU
      linear           the end of a product: activation and residual, or an activation's gradient; forward
      embedding        the calls
      batchnorm        scratch: linear's own, then ours; columns of a row; forward; backward; inference
@@ -3041,7 +3041,7 @@ MEMOPT_API memopt_status memopt_norm_residual_forward(const memopt_ops *ops, con
 MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memopt_norm *norm);
 
 /* @section api_activation : api_ops
-   Activations, and SwiGLU. */
+   Activations, SwiGLU and GeGLU. */
 
 typedef struct memopt_activation_args { /* an activation by itself, whose backward needs its input only */
     size_t            n;
@@ -3067,6 +3067,10 @@ typedef struct memopt_swiglu { /* output = silu(gate) * up; a row of input is it
 
 MEMOPT_API memopt_status memopt_swiglu_forward(const memopt_ops *ops, const memopt_swiglu *x);
 MEMOPT_API memopt_status memopt_swiglu_backward(const memopt_ops *ops, const memopt_swiglu *x);
+
+/** The same with gelu(gate) * up, by MEMOPT_ACTIVATION_GELU. It has no twin on a device. */
+MEMOPT_API memopt_status memopt_geglu_forward(const memopt_ops *ops, const memopt_swiglu *x);
+MEMOPT_API memopt_status memopt_geglu_backward(const memopt_ops *ops, const memopt_swiglu *x);
 
 /* @section api_linear : api_ops
    Linear layers; what an activation or a residual adds to them is no pass of its own. */
@@ -32560,7 +32564,7 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
 MEMOPT_I_SMALL_END
 
 /* @section activation : row_kernels operator api_activation
-   Activations, and SwiGLU, by themselves.
+   Activations, SwiGLU and GeGLU, by themselves.
    Problem    Engines keep the output of an activation beside its input, and convert whole tensors to float.
    Idea       Backward needs the input only, and makes the output again on the way, as the next layer's gradient needs
               it. From bf16 to bf16, elements stay in registers.
@@ -32667,10 +32671,10 @@ MEMOPT_API memopt_status memopt_activation_backward(const memopt_ops *ops, const
 }
 MEMOPT_I_SMALL_END
 
-/* ---- SwiGLU ---- */
+/* ---- SwiGLU and GeGLU ---- */
 typedef struct memopt_i_swiglu {
     memopt_swiglu x;
-    int level, backward;
+    int level, backward, is_geglu;
 } memopt_i_swiglu;
 
 /* The first of n columns of a row, from bf16 to bf16; returns how many. */
@@ -32680,7 +32684,7 @@ static size_t memopt_i_swiglu_words(const memopt_i_swiglu *t, size_t in, size_t 
     const uint16_t *gate = (const uint16_t *)x->input + in;
     memopt_i_work w;
 
-    if (x->type != MEMOPT_TYPE_BF16) return 0;
+    if (x->type != MEMOPT_TYPE_BF16 || t->is_geglu) return 0;
     memopt_i_work_clear(&w);
     w.operands[0].data = gate;
     w.operands[1].data = gate + x->width;
@@ -32691,6 +32695,36 @@ static size_t memopt_i_swiglu_words(const memopt_i_swiglu *t, size_t in, size_t 
     w.to[1] = (uint16_t *)x->grad_input + in + x->width;
     w.to[2] = y;
     return memopt_i_words_run(t->level, MEMOPT_I_STEP_SWIGLU_GRADIENT, &w, n);
+}
+
+static void memopt_i_row_times(int level, float *y, const float *a, const float *b, size_t n) {
+    memopt_i_work w;
+
+    memopt_i_work_clear(&w);
+    w.operands[0].data = a;
+    w.operands[1].data = b;
+    w.to[0] = y;
+    memopt_i_step_run(level, MEMOPT_I_STEP_MUL, &w, n);
+}
+
+/* GeGLU of the operands and results of a step of SwiGLU, by steps that are there: one of its own would be compiled for
+   every width, and save no more than products in the cache. The gradients may lie where gate and up lie. */
+static void memopt_i_geglu_run(int level, int backward, const memopt_i_work *w, size_t n) {
+    const float *gate = (const float *)w->operands[0].data;
+    const float *up = (const float *)w->operands[1].data;
+    const float *grad = (const float *)w->operands[2].data;
+    float active[MEMOPT_I_PIECE], product[MEMOPT_I_PIECE];
+
+    if (!backward) {
+        memopt_i_row_act(level, active, gate, MEMOPT_ACTIVATION_GELU, n);
+        memopt_i_row_times(level, (float *)w->to[0], active, up, n);
+        return;
+    }
+    memopt_i_row_times(level, product, grad, up, n);
+    memopt_i_row_act_grad(level, (float *)w->to[0], active, gate, product, MEMOPT_ACTIVATION_GELU, n);
+    memopt_i_row_times(level, product, grad, active, n);
+    memopt_i_row_times(level, (float *)w->to[2], active, up, n);
+    memcpy(w->to[1], product, n * sizeof *product);
 }
 
 /* Some columns of a row; everything is read before anything is written. */
@@ -32717,10 +32751,12 @@ static void memopt_i_swiglu_piece(const memopt_i_swiglu *t, size_t row, size_t a
         w.to[0] = grad_gate;
         w.to[1] = grad_up;
         w.to[2] = to;
-        memopt_i_step_run(t->level, MEMOPT_I_STEP_SWIGLU_GRADIENT, &w, n);
+        if (t->is_geglu) memopt_i_geglu_run(t->level, 1, &w, n);
+        else memopt_i_step_run(t->level, MEMOPT_I_STEP_SWIGLU_GRADIENT, &w, n);
         memopt_i_row_store(t->level, x->grad_input, x->type, in, grad_gate, n);
         memopt_i_row_store(t->level, x->grad_input, x->type, second, grad_up, n);
-    } else memopt_i_step_run(t->level, MEMOPT_I_STEP_SWIGLU, &w, n);
+    } else if (t->is_geglu) memopt_i_geglu_run(t->level, 0, &w, n);
+    else memopt_i_step_run(t->level, MEMOPT_I_STEP_SWIGLU, &w, n);
     if (x->output) memopt_i_row_store(t->level, x->output, x->type, out, to, n);
 }
 
@@ -32751,14 +32787,14 @@ static size_t memopt_i_swiglu_columns(const void *task, size_t row, size_t at, s
 }
 MEMOPT_I_SMALL_BEGIN
 
-static memopt_status memopt_i_swiglu_run(const memopt_ops *ops, const memopt_swiglu *x, int backward) {
+static memopt_status memopt_i_swiglu_run(const memopt_ops *ops, const memopt_swiglu *x, int backward, int is_geglu) {
     const int maybe = backward ? MEMOPT_I_OPS_OPTIONAL : 0;
     memopt_i_ops o;
     memopt_i_swiglu t;
     size_t width = 0;
     size_t n;
 
-    if (memopt_i_ops_resolve(ops, "swiglu", x, &o)) return o.c.status;
+    if (memopt_i_ops_resolve(ops, is_geglu ? "geglu" : "swiglu", x, &o)) return o.c.status;
     memopt_i_ops_type(&o, "type", x->type);
     memopt_i_ops_must_fit(&o, "input", !memopt_i_mul(2, x->width, &width));
     memopt_i_ops_fits(&o, "input", x->rows, width, x->type);
@@ -32771,16 +32807,25 @@ static memopt_status memopt_i_swiglu_run(const memopt_ops *ops, const memopt_swi
     t.x = *x;
     t.level = o.level;
     t.backward = backward;
+    t.is_geglu = is_geglu;
     memopt_i_ops_pass(&o, n / 2, x->width, memopt_i_swiglu_columns, &t);
     return MEMOPT_OK;
 }
 
 MEMOPT_API memopt_status memopt_swiglu_forward(const memopt_ops *ops, const memopt_swiglu *x) {
-    return memopt_i_swiglu_run(ops, x, 0);
+    return memopt_i_swiglu_run(ops, x, 0, 0);
 }
 
 MEMOPT_API memopt_status memopt_swiglu_backward(const memopt_ops *ops, const memopt_swiglu *x) {
-    return memopt_i_swiglu_run(ops, x, 1);
+    return memopt_i_swiglu_run(ops, x, 1, 0);
+}
+
+MEMOPT_API memopt_status memopt_geglu_forward(const memopt_ops *ops, const memopt_swiglu *x) {
+    return memopt_i_swiglu_run(ops, x, 0, 1);
+}
+
+MEMOPT_API memopt_status memopt_geglu_backward(const memopt_ops *ops, const memopt_swiglu *x) {
+    return memopt_i_swiglu_run(ops, x, 1, 1);
 }
 MEMOPT_I_SMALL_END
 

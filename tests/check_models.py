@@ -1,7 +1,7 @@
 """check_models.py MODEL_TOOL - shapes of examples/parts beside transformers: logits, loss and every gradient.
 
-Small models with random weights, made here: GPT-2, Llama 2 and 3, Mistral, Qwen2, Qwen3, SmolLM; one also with documents
-packed into a row, and one in bf16. Exit status 77: no torch or transformers here."""
+Small models with random weights, made here: GPT-2, Llama 2 and 3, Mistral, Qwen2, Qwen3, SmolLM, and a Llama with GeGLU;
+some also with documents packed into a row, and two in bf16. Exit status 77: no torch or transformers here."""
 import pathlib
 import struct
 import subprocess
@@ -38,6 +38,7 @@ MODELS = {
     "mistral": lambda: llama_like("Mistral", sliding_window=7, head_dim=12),
     "qwen2": lambda: llama_like("Qwen2"),
     "qwen3": lambda: llama_like("Qwen3", head_dim=16),
+    "geglu": lambda: llama_like("Llama", hidden_act="gelu_pytorch_tanh"),
     "smollm": lambda: llama_like("Llama", tie_word_embeddings=True, num_key_value_heads=1),
 }
 
@@ -82,8 +83,8 @@ def shape_of(name, model):
     if name == "gpt2":
         return dict(s, positions=32, eps=1e-5)
     a = model.model.layers[0].self_attn
-    s.update(rms=1, swiglu=1, rotary=1, no_bias=1, untied=int(not c.tie_word_embeddings), hidden=HIDDEN,
-             kv_heads=c.num_key_value_heads, eps=c.rms_norm_eps, head_width=a.head_dim,
+    s.update(rms=1, swiglu=int(name != "geglu"), geglu=int(name == "geglu"), rotary=1, no_bias=1,
+             untied=int(not c.tie_word_embeddings), hidden=HIDDEN, kv_heads=c.num_key_value_heads, eps=c.rms_norm_eps, head_width=a.head_dim,
              frequencies=" ".join(repr(f) for f in model.model.rotary_emb.inv_freq.double().tolist()),
              magnitude=model.model.rotary_emb.attention_scaling, qkv_bias=int(a.q_proj.bias is not None),
              qk_norm=int(hasattr(a, "q_norm")))

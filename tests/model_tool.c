@@ -71,8 +71,9 @@ static void set_number(model *m, const char *name, double x, size_t at) {
         { "vocabulary", &t->vocabulary }, { "positions", &t->positions }, { "window", &t->window },
         { "blocks", &m->blocks } };
     const struct { const char *name; int *to; } flags[] = {
-        { "rms", &t->rms }, { "swiglu", &t->swiglu }, { "rotary", &t->rotary }, { "no_bias", &t->no_bias },
-        { "qkv_bias", &t->qkv_bias }, { "qk_norm", &t->qk_norm }, { "untied", &t->untied }, { "bf16", &m->bf16 } };
+        { "rms", &t->rms }, { "swiglu", &t->swiglu }, { "geglu", &t->geglu }, { "rotary", &t->rotary },
+        { "no_bias", &t->no_bias }, { "qkv_bias", &t->qkv_bias }, { "qk_norm", &t->qk_norm },
+        { "untied", &t->untied }, { "bf16", &m->bf16 } };
     size_t i;
 
     if (at >= NUMBERS_MAX) stop(name, "has too many numbers");

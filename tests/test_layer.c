@@ -96,7 +96,7 @@ static double layer_swiglu_loss(const layer_plain *p) {
     double loss = 0; size_t i, j;
     for (i = 0; i < p->rows; ++i)
         for (j = 0; j < p->outputs; ++j)
-            loss += p->g[i * p->outputs + j] * layer_active(MEMOPT_ACTIVATION_SILU, p->x[i * 2 * p->outputs + j])
+            loss += p->g[i * p->outputs + j] * layer_active(p->activation, p->x[i * 2 * p->outputs + j])
                   * p->x[i * 2 * p->outputs + p->outputs + j];
     return loss;
 }
@@ -344,7 +344,8 @@ static void layer_activation_in_place(void) { /* and the output once more */
             layer_done();
         }
 }
-static void layer_swiglu_values(void) {
+typedef memopt_status layer_gated_fn(const memopt_ops *ops, const memopt_swiglu *x);
+static void layer_gated_values(memopt_activation kind, layer_gated_fn *forward, layer_gated_fn *backward) {
     static const size_t sizes[][2] = { { 1, 1 }, { 3, 7 }, { 2, 8 }, { 1, 9 }, { 2, 15 }, { 3, 16 }, { 2, 17 }, { 2, 300 } };
     size_t s, t, i, j;
     for (s = 0; s < sizeof sizes / sizeof *sizes; ++s)
@@ -356,26 +357,28 @@ static void layer_swiglu_values(void) {
             x.input = layer_new(type, x.rows * x.width * 2, 1); x.grad_output = layer_new(type, x.rows * x.width, 2);
             x.output = layer_new(type, x.rows * x.width, 3); x.grad_input = layer_new(type, x.rows * x.width * 2, 4);
             bytes = x.rows * x.width * memopt_type_bytes(type);
-            CHECK(memopt_swiglu_forward(NULL, &x) == MEMOPT_OK);
+            CHECK(forward(NULL, &x) == MEMOPT_OK);
             p.x = layer_doubles(type, x.input, x.rows * x.width * 2); p.g = layer_doubles(type, x.grad_output, x.rows * x.width);
-            p.rows = x.rows; p.outputs = x.width;
+            p.rows = x.rows; p.outputs = x.width; p.activation = kind;
             for (i = 0; i < x.rows; ++i)
                 for (j = 0; j < x.width; ++j)
                     CHECK_AT(layer_close(type, layer_get(type, x.output, i * x.width + j),
-                                         layer_active(MEMOPT_ACTIVATION_SILU,
+                                         layer_active(kind,
                              p.x[i * 2 * x.width + j]) * p.x[(i * 2 + 1) * x.width + j], 1), j);
             out = x.output; x.output = layer_new(type, x.rows * x.width, 5);
-            CHECK(memopt_swiglu_backward(NULL, &x) == MEMOPT_OK && !memcmp(out, x.output, bytes));
+            CHECK(backward(NULL, &x) == MEMOPT_OK && !memcmp(out, x.output, bytes));
             for (i = 0; i < x.rows * x.width * 2; ++i)
                 CHECK_AT(layer_close(type, layer_get(type, x.grad_input, i), layer_slope(layer_swiglu_loss, &p, p.x + i), 4), i);
             CHECK(layer_end_is_kept(type, x.output, x.rows * x.width) && layer_end_is_kept(type, out, x.rows * x.width));
             CHECK(layer_end_is_kept(type, x.grad_input, x.rows * x.width * 2));
             out = x.grad_input; x.grad_input = layer_new(type, x.rows * x.width * 2, 1); /* in place */
             x.input = x.grad_input; x.output = NULL;
-            CHECK(memopt_swiglu_backward(NULL, &x) == MEMOPT_OK && !memcmp(out, x.grad_input, 2 * bytes));
+            CHECK(backward(NULL, &x) == MEMOPT_OK && !memcmp(out, x.grad_input, 2 * bytes));
             layer_done();
         }
 }
+static void layer_swiglu_values(void) { layer_gated_values(MEMOPT_ACTIVATION_SILU, memopt_swiglu_forward, memopt_swiglu_backward); }
+static void layer_geglu_values(void) { layer_gated_values(MEMOPT_ACTIVATION_GELU, memopt_geglu_forward, memopt_geglu_backward); }
 
 /* ---- dropout ---- */
 static memopt_dropout layer_dropout(memopt_type type, size_t n, float rate, uint64_t first) {
@@ -605,7 +608,7 @@ static void layer_job_activation(const layer_job *job, layer_result *out) {
         layer_done();
     }
 }
-static void layer_job_swiglu(const layer_job *job, layer_result *out) {
+static void layer_gated_job(const layer_job *job, layer_result *out, layer_gated_fn *forward, layer_gated_fn *backward) {
     const size_t rows = 230, width = 301; memopt_swiglu x; memopt_ops ops = layer_ops(job->threads, NULL); size_t part;
     memset(&x, 0, sizeof x);
     x.type = job->type; x.width = width;
@@ -617,15 +620,17 @@ static void layer_job_swiglu(const layer_job *job, layer_result *out) {
         y.input = layer_from(x.input, x.type, from * width * 2); y.output = layer_to(x.output, x.type, from * width);
         y.grad_output = layer_from(x.grad_output, x.type, from * width);
         y.grad_input = layer_to(x.grad_input, x.type, from * width * 2);
-        CHECK(memopt_swiglu_backward(&ops, &y) == MEMOPT_OK);
+        CHECK(backward(&ops, &y) == MEMOPT_OK);
         if (part) continue;
         y.output = layer_new(x.type, y.rows * width, 5);
-        CHECK(memopt_swiglu_forward(&ops, &y) == MEMOPT_OK);
+        CHECK(forward(&ops, &y) == MEMOPT_OK);
         CHECK(!memcmp(y.output, x.output, y.rows * width * memopt_type_bytes(x.type)));
     }
     layer_keep(out, x.output, x.type, rows * width); layer_keep(out, x.grad_input, x.type, rows * width * 2);
     layer_done();
 }
+static void layer_job_swiglu(const layer_job *job, layer_result *out) { layer_gated_job(job, out, memopt_swiglu_forward, memopt_swiglu_backward); }
+static void layer_job_geglu(const layer_job *job, layer_result *out) { layer_gated_job(job, out, memopt_geglu_forward, memopt_geglu_backward); }
 static void layer_job_dropout(const layer_job *job, layer_result *out) {
     const size_t n = 70000; const uint64_t first = ((uint64_t)1 << 33) - 30001; size_t part;
     memopt_dropout x = layer_dropout(job->type, n, 0.3f, first); memopt_ops ops = layer_ops(job->threads, NULL);
@@ -662,7 +667,7 @@ static int layer_job_same(layer_job_fn *fn, const layer_job *job, const layer_re
     return same;
 }
 static void layer_same_bits(void) {
-    static layer_job_fn *const jobs[] = { layer_job_linear, layer_job_activation, layer_job_swiglu, layer_job_dropout, layer_job_embedding };
+    static layer_job_fn *const jobs[] = { layer_job_linear, layer_job_activation, layer_job_swiglu, layer_job_geglu, layer_job_dropout, layer_job_embedding };
     size_t j, t; int level, workers; test_worker_set worker_set; memopt_threads threads;
     for (j = 0; j < sizeof jobs / sizeof *jobs; ++j)
         for (t = 0; t < 3; ++t) {
@@ -1331,6 +1336,9 @@ static void layer_swiglu_errors(void) {
     ELEMENTS_SAYS(swiglu, x.width = SIZE_MAX, forward(&o, &x), OVERFLOW, "input is larger than memory can be");
     ELEMENTS_SAYS(swiglu, x.rows = SIZE_MAX / 8, forward(&o, &x), OVERFLOW, "input is larger than memory can be");
     ELEMENTS_SAYS(swiglu, (void)0, backward(&o, NULL), ARGUMENT, "its struct is NULL");
+    ACCEPTS(o.error, x = right, memopt_geglu_forward(&o, &x));
+    ELEMENTS_SAYS(geglu, x.input = NULL, forward(&o, &x), ARGUMENT, "input is NULL");
+    ELEMENTS_SAYS(geglu, x.grad_output = NULL, backward(&o, &x), ARGUMENT, "grad_output is NULL");
 }
 static void layer_dropout_errors(void) {
     memopt_dropout right, x;
@@ -1467,6 +1475,7 @@ static void test_layer(void) {
     RUN(layer_activation_values);
     RUN(layer_activation_in_place);
     RUN(layer_swiglu_values);
+    RUN(layer_geglu_values);
     RUN(layer_dropout_values);
     RUN(layer_dropout_chooses);
     RUN(layer_dropout_statistics);

@@ -148,12 +148,11 @@ static void nan_activation(nan_run *r, int which) {
 }
 static void nan_swiglu(nan_run *r, int which) {
     memopt_swiglu x;
-    (void)which;
     memset(&x, 0, sizeof x);
     x.rows = 5; x.width = 77; x.type = r->type; x.input = nan_in(r, 770); x.output = nan_out(r, 385, r->type);
-    CHECK(memopt_swiglu_forward(&r->ops, &x) == MEMOPT_OK);
+    CHECK((which ? memopt_geglu_forward(&r->ops, &x) : memopt_swiglu_forward(&r->ops, &x)) == MEMOPT_OK);
     x.grad_output = nan_in(r, 385); x.grad_input = nan_out(r, 770, r->type); x.output = nan_out(r, 385, r->type);
-    CHECK(memopt_swiglu_backward(&r->ops, &x) == MEMOPT_OK);
+    CHECK((which ? memopt_geglu_backward(&r->ops, &x) : memopt_swiglu_backward(&r->ops, &x)) == MEMOPT_OK);
 }
 static void nan_dropout(nan_run *r, int which) {
     memopt_dropout x;
@@ -182,7 +181,7 @@ static void nan_gemm(nan_run *r, int which) {
 static const struct { const char *name; void (*run)(nan_run *r, int which); int count; } nan_operators[] = {
     { "softmax", nan_softmax, 2 }, { "cross_entropy", nan_entropy, 4 }, { "head", nan_head, 4 }, { "attention", nan_attention, 4 },
     { "norm", nan_norm, 4 }, { "linear", nan_linear, 4 }, { "batch_norm", nan_batch_norm, 4 }, { "activation", nan_activation, 4 },
-    { "swiglu", nan_swiglu, 1 }, { "dropout", nan_dropout, 2 }, { "embedding", nan_embedding, 2 }, { "gemm", nan_gemm, 4 } };
+    { "swiglu", nan_swiglu, 2 }, { "dropout", nan_dropout, 2 }, { "embedding", nan_embedding, 2 }, { "gemm", nan_gemm, 4 } };
 enum { NAN_OPERATORS = sizeof nan_operators / sizeof *nan_operators };
 
 /* ---- the promise ---- */

@@ -12,7 +12,7 @@ typedef struct operator_set {
     memopt_loss loss;
 } operator_set;
 enum { SOFTMAX, SOFTMAX_BACK, CROSS_ENTROPY, HEAD, LOGITS, ATTENTION, ATTENTION_BACK, NORM, NORM_BACK, LINEAR, LINEAR_BACK, ACTIVATION,
-       ACTIVATION_BACK, SWIGLU, SWIGLU_BACK, DROPOUT, DROPOUT_BACK, EMBEDDING, EMBEDDING_BACK, ROTARY, ROTARY_BACK,
+       ACTIVATION_BACK, SWIGLU, SWIGLU_BACK, GEGLU, GEGLU_BACK, DROPOUT, DROPOUT_BACK, EMBEDDING, EMBEDDING_BACK, ROTARY, ROTARY_BACK,
        BATCH, BATCH_BACK, FOLD, OPERATORS };
 enum { OPERATOR_ROWS = 6, OPERATOR_WIDTH = 8, OPERATOR_VOCABULARY = 16, OPERATOR_LENGTH = 3, ROOM = 512, ROOMS = 64 };
 static float operator_room[ROOM * ROOMS];
@@ -40,6 +40,8 @@ static memopt_status operator_call(int which, const memopt_ops *o, operator_set 
     case ACTIVATION_BACK: return memopt_activation_backward(o, &s->activation);
     case SWIGLU: return memopt_swiglu_forward(o, &s->swiglu);
     case SWIGLU_BACK: return memopt_swiglu_backward(o, &s->swiglu);
+    case GEGLU: return memopt_geglu_forward(o, &s->swiglu);
+    case GEGLU_BACK: return memopt_geglu_backward(o, &s->swiglu);
     case DROPOUT: return memopt_dropout_forward(o, &s->dropout);
     case DROPOUT_BACK: return memopt_dropout_backward(o, &s->dropout);
     case EMBEDDING: return memopt_embedding_forward(o, &s->embedding);

@@ -228,6 +228,7 @@ static void plain_add(plain_engine *p, memopt_linear l, size_t segment, const vo
     CHECK(memopt_dropout_forward(&p->ops, &d) == MEMOPT_OK);
 }
 static size_t plain_each(const transformer *t) { return t->head_width ? t->head_width : t->width / t->heads; }
+static int plain_is_gated(const transformer *t) { return t->swiglu || t->geglu; }
 static size_t plain_qkv(const transformer *t) { return (t->heads + 2 * (t->kv_heads ? t->kv_heads : t->heads)) * plain_each(t); }
 static memopt_rotary plain_rotary(const plain_engine *p) {
     memopt_rotary r;
@@ -274,7 +275,7 @@ static void plain_head_norm(plain_engine *p, plain_block *b, size_t head, unsign
 }
 static size_t plain_normed(const transformer *t) { return t->qk_norm ? t->heads + (t->kv_heads ? t->kv_heads : t->heads) : 0; }
 static void plain_block_forward(plain_engine *p, plain_block *b, size_t segment) {
-    const transformer *t = p->t; const size_t c = t->width, e = t->heads * plain_each(t), qkv = plain_qkv(t), h = t->hidden ? t->hidden : 4 * c, up = t->swiglu ? 2 * h : h;
+    const transformer *t = p->t; const size_t c = t->width, e = t->heads * plain_each(t), qkv = plain_qkv(t), h = t->hidden ? t->hidden : 4 * c, up = plain_is_gated(t) ? 2 * h : h;
     memopt_norm n; memopt_linear l; memopt_rotary r = plain_rotary(p); memopt_attention a; memopt_activation_args g; memopt_swiglu w; int i;
     for (i = 0; i < 2; ++i) { b->normed[i] = plain_new(p, c); b->statistics[i] = (float *)plain_new(p, 2); b->x[i + 1] = plain_new(p, c); }
     b->qkv_rows = plain_new(p, qkv); b->rotated = plain_new(p, qkv); b->attended = plain_new(p, e); b->projected = plain_new(p, c);
@@ -295,7 +296,7 @@ static void plain_block_forward(plain_engine *p, plain_block *b, size_t segment)
     l = plain_linear(p, b->up, c, up, b->normed[1], b->pre);
     CHECK(memopt_linear_forward(&p->ops, &l) == MEMOPT_OK);
     g = plain_gelu(p, h, b->pre); w = plain_swiglu(p, h, b->pre); g.output = w.output = b->hidden;
-    CHECK((t->swiglu ? memopt_swiglu_forward(&p->ops, &w) : memopt_activation_forward(&p->ops, &g)) == MEMOPT_OK);
+    CHECK((t->geglu ? memopt_geglu_forward(&p->ops, &w) : t->swiglu ? memopt_swiglu_forward(&p->ops, &w) : memopt_activation_forward(&p->ops, &g)) == MEMOPT_OK);
     plain_add(p, plain_linear(p, b->down, h, c, b->hidden, b->lowered), segment + 1, b->x[1], b->x[2]);
 }
 static void *plain_undrop(plain_engine *p, size_t segment, const void *grad) {
@@ -313,14 +314,14 @@ static void *plain_begin_back(plain_engine *p, memopt_norm n, const size_t *tens
     return to;
 }
 static void *plain_block_backward(plain_engine *p, plain_block *b, size_t segment, const void *grad) {
-    const transformer *t = p->t; const size_t c = t->width, e = t->heads * plain_each(t), qkv = plain_qkv(t), h = t->hidden ? t->hidden : 4 * c, up = t->swiglu ? 2 * h : h;
+    const transformer *t = p->t; const size_t c = t->width, e = t->heads * plain_each(t), qkv = plain_qkv(t), h = t->hidden ? t->hidden : 4 * c, up = plain_is_gated(t) ? 2 * h : h;
     const void *dropped = plain_undrop(p, segment + 1, grad); void *grad_hidden = plain_new(p, h), *grad_pre = plain_new(p, up);
     void *grad_normed = plain_new(p, c), *grad_attended = plain_new(p, e), *x; unsigned char *grad_qkv = (unsigned char *)plain_new(p, qkv);
     memopt_activation_args g = plain_gelu(p, h, b->pre); memopt_swiglu w = plain_swiglu(p, h, b->pre); memopt_rotary r = plain_rotary(p);
     memopt_attention a = plain_attention(p, (unsigned char *)b->rotated), to = plain_attention(p, grad_qkv);
     plain_linear_back(p, plain_linear(p, b->down, h, c, b->hidden, NULL), b->down, dropped, grad_hidden);
     g.grad_output = w.grad_output = grad_hidden; g.grad_input = w.grad_input = grad_pre;
-    CHECK((t->swiglu ? memopt_swiglu_backward(&p->ops, &w) : memopt_activation_backward(&p->ops, &g)) == MEMOPT_OK);
+    CHECK((t->geglu ? memopt_geglu_backward(&p->ops, &w) : t->swiglu ? memopt_swiglu_backward(&p->ops, &w) : memopt_activation_backward(&p->ops, &g)) == MEMOPT_OK);
     plain_linear_back(p, plain_linear(p, b->up, c, up, b->normed[1], NULL), b->up, grad_pre, grad_normed);
     x = plain_begin_back(p, plain_norm(p, b->norm[1], b->x[1], NULL, b->statistics[1]), b->norm[1], grad_normed, grad);
     dropped = plain_undrop(p, segment, x); grad_normed = plain_new(p, c);
@@ -422,8 +423,9 @@ static transformer parts_packed(void) { /* documents, a window, wide heads, a bi
     t.rotary_positions = positions; t.rotary_frequencies = frequencies; t.rotary_magnitude = 1.25f;
     return t;
 }
-static transformer parts_narrow(void) { /* heads that together are narrower than the stream */
+static transformer parts_narrow(void) { /* heads that together are narrower than the stream; and GeGLU */
     transformer t = parts_packed();
+    t.swiglu = 0; t.geglu = 1;
     t.head_width = 2; t.documents = 0; t.starts = NULL; t.rotary_positions = NULL; t.kv_heads = 1; t.qkv_bias = t.no_bias = 0; t.rotary_frequencies = NULL;
     return t;
 }
@@ -600,11 +602,11 @@ static double exact_loss(const parts_model *m, const double *w, const double *ma
         exact_linear(z, y, rows, e, c, EXACT_AT(b.project[0]), EXACT_AT(b.project[1]));
         for (i = 0; i < rows * c; ++i) x[i] += z[i] * (masks ? masks[(1 + 2 * l) * rows * c + i] : 1);
         exact_norm(y, x, t, EXACT_AT(b.norm[1][0]), EXACT_AT(b.norm[1][1]));
-        exact_linear(z, y, rows, c, t->swiglu ? 2 * h : h, EXACT_AT(b.up[0]), EXACT_AT(b.up[1]));
+        exact_linear(z, y, rows, c, plain_is_gated(t) ? 2 * h : h, EXACT_AT(b.up[0]), EXACT_AT(b.up[1]));
         for (r = 0; r < rows; ++r)
             for (i = 0; i < h; ++i) {
-                const double *gate = z + r * (t->swiglu ? 2 * h : h) + i;
-                u[r * h + i] = t->swiglu ? gate[0] / (1 + exp(-gate[0])) * gate[h] : exact_gelu(gate[0]);
+                const double *gate = z + r * (plain_is_gated(t) ? 2 * h : h) + i;
+                u[r * h + i] = (t->swiglu ? gate[0] / (1 + exp(-gate[0])) : exact_gelu(gate[0])) * (plain_is_gated(t) ? gate[h] : 1);
             }
         exact_linear(z, u, rows, h, c, EXACT_AT(b.down[0]), EXACT_AT(b.down[1]));
         for (i = 0; i < rows * c; ++i) x[i] += z[i] * (masks ? masks[(2 + 2 * l) * rows * c + i] : 1);
@@ -757,6 +759,9 @@ static void parts_mistakes(void) {
     m->t.heads = 5; /* of 32 numbers */
     CHECK(memopt_tape_describe(&m->layers[1], &segment, 1, &why) == MEMOPT_ERR_ARGUMENT);
     CHECK(test_says(&why, MEMOPT_ERR_ARGUMENT, "segment 0: forward: heads do not divide the width"));
+    m->t.swiglu = m->t.geglu = 1;
+    CHECK(memopt_tape_describe(&m->layers[2], &segment, 1, &why) == MEMOPT_ERR_ARGUMENT);
+    CHECK(test_says(&why, MEMOPT_ERR_ARGUMENT, "segment 0: forward: swiglu and geglu are both set"));
     t = parts_llama();
     parts_open(m, &t, 1, 1);
     desc = parts_desc(m); desc.overhead = 1;

@@ -7,7 +7,7 @@
                                   kept beside the output   scratch of a backward
                       attention   4                        3, and 8 bytes a row
                       GELU MLP    4                        5, and 8 bytes a row
-                      SwiGLU MLP  8                        5, and 8 bytes a row
+                      gated MLP   8                        5, and 8 bytes a row
                   Scratch of the operators comes on top (mostly the gemm's), and the gradients of the part's weights
                   where it has no array for them. The gradient of the residual stream is turned in place: one plane,
                   whatever the depth. Of a block that ends a chain the gradient that you hand in is written over; set
@@ -17,7 +17,7 @@
                   weights is made twice; with mlp_chunk, the first one of the MLP is.
    How to use     See transformer.h: transformer_add_block(&chain, &block). Its weights, the attention half's and then
                   the MLP half's, are one array. QKV has the rows of the queries, head by head, then of the keys, then
-                  of the values; UP, with SwiGLU, the rows of the gate, then of up. Rotary pairs are i and i + half, as
+                  of the values; UP, with SwiGLU or GeGLU, the rows of the gate, then of up. Rotary pairs are i and i + half, as
                   in Llama's checkpoints from Hugging Face. Dropout is that of the residual stream; attention has none
                   of its own, and works by whole rows of scores. Another one can take its place: see
                   transformer_attention_fns. */
@@ -56,8 +56,12 @@ static inline size_t transformer_plane(const transformer *t, size_t columns) {
     return columns > t->width ? columns : t->width;
 }
 
+static inline int transformer_is_gated(const transformer *t) {
+    return t->swiglu || t->geglu;
+}
+
 static inline size_t transformer_up_width(const transformer *t) {
-    return transformer_hidden(t) * (t->swiglu ? 2 : 1);
+    return transformer_hidden(t) * (transformer_is_gated(t) ? 2 : 1);
 }
 
 static inline size_t transformer_half_tensors(const transformer *t, transformer_tensor *list, const char *const *names,
@@ -250,7 +254,7 @@ static inline memopt_status transformer_attention_backward(const memopt_tape_cal
 
 /* ---- the MLP half ---- */
 /* The same struct serves forward and backward, as of every operator. */
-static inline memopt_swiglu transformer_swiglu(const transformer_work *w, void *up, void *hidden) {
+static inline memopt_swiglu transformer_gated(const transformer_work *w, void *up, void *hidden) {
     memopt_swiglu x;
 
     memset(&x, 0, sizeof x);
@@ -277,22 +281,25 @@ static inline memopt_activation_args transformer_gelu(const transformer_work *w,
 }
 
 static inline memopt_status transformer_activation(const transformer_work *w, void *up, void *hidden) {
-    const memopt_swiglu swiglu = transformer_swiglu(w, up, hidden);
+    const memopt_swiglu gated = transformer_gated(w, up, hidden);
     const memopt_activation_args gelu = transformer_gelu(w, up, hidden);
 
-    return w->shape->swiglu ? memopt_swiglu_forward(&w->ops, &swiglu) : memopt_activation_forward(&w->ops, &gelu);
+    return w->shape->geglu  ? memopt_geglu_forward(&w->ops, &gated)
+         : w->shape->swiglu ? memopt_swiglu_forward(&w->ops, &gated)
+                            : memopt_activation_forward(&w->ops, &gelu);
 }
 
-/* From the gradient of the rows after DOWN to that at up: SwiGLU's comes to lie at up, GELU's, inside the product, at
+/* From the gradient of the rows after DOWN to that at up: a gated one comes to lie at up, GELU's, inside the product, at
    hidden. */
 static inline memopt_status transformer_down_backward(const transformer_work *w, const void *grad, void *up,
                                                       void *hidden) {
-    const memopt_activation inside = w->shape->swiglu ? MEMOPT_ACTIVATION_NONE : MEMOPT_ACTIVATION_GELU;
-    memopt_swiglu swiglu = transformer_swiglu(w, up, hidden);
+    const memopt_activation inside = transformer_is_gated(w->shape) ? MEMOPT_ACTIVATION_NONE : MEMOPT_ACTIVATION_GELU;
+    memopt_swiglu gated = transformer_gated(w, up, hidden);
     memopt_status s = transformer_linear_backward_through(w, TRANSFORMER_DOWN, hidden, grad, hidden, inside, up);
 
-    swiglu.output = NULL;
-    return s || !w->shape->swiglu ? s : memopt_swiglu_backward(&w->ops, &swiglu);
+    gated.output = NULL;
+    if (s || !transformer_is_gated(w->shape)) return s;
+    return w->shape->geglu ? memopt_geglu_backward(&w->ops, &gated) : memopt_swiglu_backward(&w->ops, &gated);
 }
 
 /* Rows at a time: a multiple of 32, because sums over rows are made of groups of 32. */
@@ -316,16 +323,16 @@ static inline int transformer_mlp_next(transformer_work *w, size_t *end) {
 
 static inline memopt_status transformer_mlp_rows_forward(const transformer_work *w, void *up, void *hidden) {
     void *normed = transformer_row(w, w->call->output); /* until the result */
-    memopt_linear linear = transformer_linear(w, TRANSFORMER_UP, normed, w->shape->swiglu ? up : hidden);
+    memopt_linear linear = transformer_linear(w, TRANSFORMER_UP, normed, transformer_is_gated(w->shape) ? up : hidden);
     memopt_status s = transformer_norm_forward(w, TRANSFORMER_NORM_SCALE, transformer_row(w, w->call->input), normed,
                                                NULL);
 
-    if (!w->shape->swiglu) { /* GELU inside the product; what goes into it is only kept for a backward */
+    if (!transformer_is_gated(w->shape)) { /* GELU inside the product; what goes into it is only kept for a backward */
         linear.activation = MEMOPT_ACTIVATION_GELU;
         linear.pre_activation = up;
     }
     if (!s) s = memopt_linear_forward(&w->ops, &linear);
-    if (!s && w->shape->swiglu) s = transformer_activation(w, up, hidden);
+    if (!s && transformer_is_gated(w->shape)) s = transformer_activation(w, up, hidden);
     return s ? s : transformer_half_forward(w, hidden);
 }
 
@@ -338,9 +345,10 @@ static inline memopt_status transformer_mlp_forward(const memopt_tape_call *call
     void *up, *hidden;
     memopt_status s = MEMOPT_OK;
 
+    if (t->swiglu && t->geglu) return transformer_refuse(call, "swiglu and geglu are both set");
     w.rows = transformer_mlp_rows(t);
     up = transformer_take(&w, kept ? MEMOPT_TAPE_SAVED : MEMOPT_TAPE_SCRATCH,
-                          kept || t->swiglu ? transformer_up_width(t) : 0);
+                          kept || transformer_is_gated(t) ? transformer_up_width(t) : 0);
     hidden = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_hidden(t));
     w.ops = memopt_ops_in(call, &t->ops);
     while (!s && transformer_mlp_next(&w, &end)) s = transformer_mlp_rows_forward(&w, up, hidden);
@@ -361,7 +369,8 @@ static inline memopt_status transformer_mlp_rows_backward(const transformer_work
     if (!s) s = transformer_activation(w, up, hidden); /* hidden is made again, and becomes its own gradient: */
     if (!s) s = transformer_down_backward(w, grad, up, hidden);
     if (!s) s = transformer_norm_forward(w, TRANSFORMER_NORM_SCALE, input, plane, statistics);
-    if (!s) s = transformer_linear_backward(w, TRANSFORMER_UP, plane, w->shape->swiglu ? up : hidden, plane);
+    if (!s)
+        s = transformer_linear_backward(w, TRANSFORMER_UP, plane, transformer_is_gated(w->shape) ? up : hidden, plane);
     return s ? s : transformer_half_end(w, statistics, plane);
 }
 

@@ -87,6 +87,16 @@ static inline memopt_status memopt_swiglu_backward(const transformer_ops *ops, c
     return device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_swiglu_backward(&ops->cuda, x, ops->stream));
 }
 
+static inline memopt_status memopt_geglu_forward(const transformer_ops *ops, const memopt_swiglu *x) {
+    (void)x;
+    return device_told(ops, 0, MEMOPT_ERR_UNSUPPORTED);
+}
+
+static inline memopt_status memopt_geglu_backward(const transformer_ops *ops, const memopt_swiglu *x) {
+    (void)x;
+    return device_told(ops, 0, MEMOPT_ERR_UNSUPPORTED);
+}
+
 static inline memopt_status memopt_dropout_forward(const transformer_ops *ops, const memopt_dropout *x) {
     return device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_dropout_forward(&ops->cuda, x, ops->stream));
 }

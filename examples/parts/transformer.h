@@ -67,6 +67,7 @@ typedef struct transformer { /* zero it, then set what you need; parts point to 
                                 256 where memopt_shard lays them out: transformer_place() moves what a list tells */
     int    rms;              /* 1: RMS norm, which has no shift; 0: layer norm */
     int    swiglu;           /* 1: SwiGLU; 0: GELU */
+    int    geglu;            /* 1: GeGLU, with swiglu 0 */
     int    rotary;           /* 1: rotary positions, in the attention; 0: learned ones, in the embedding */
     int    no_bias;          /* 1: linear layers without biases */
     int    qkv_bias;         /* 1: with no_bias, queries, keys and values have one all the same */

@@ -1,4 +1,5 @@
-/* train_gpt.c - a GPT-2-shaped network (or a ViT) trained in as little memory as you like, every technique a switch.
+/* train_gpt.c - GPT-2, Llama, Mistral, Qwen2, Qwen3, SmolLM (or a ViT) in as little memory as you like, every technique a
+   switch.
 
    What to see: `train_gpt --ladder` (make demo) trains the same network eleven times, from what a usual C engine
    allocates to everything on and on a disk, each in a process of its own: predicted and measured peak, and whether the
@@ -110,12 +111,19 @@ static size_t planned_arena(const options *o, const memopt_ops *ops, const besid
 /* ---- one step ---- */
 #define HELD_IMAGES ((uint64_t)1 << 40) /* no training gets that far */
 
+static void mark_documents(engine *e, const data *d) { /* of the batch that is there */
+    transformer *t = &e->m.shape;
+    t->starts = e->starts; /* before there is a batch it is planned as whole sequences, the longest documents */
+    t->documents = data_documents(d, (const int32_t *)e->input, t->batch, t->length, e->starts, e->positions);
+}
 /* number: of a batch, of those that are trained on, or of those that are not. */
 static int load_batch(engine *e, const options *o, data *d, uint64_t number, int held_back) {
     const model *m = &e->m; const transformer *t = &m->shape; size_t side = 1; memopt_status s = MEMOPT_OK;
     int32_t *const ids = (int32_t *)e->input; char *const message = e->message; const size_t n = sizeof e->message;
     const uint64_t first = number * t->batch;
-    if (!m->vit) return load_tokens(o, d, number, held_back, t->batch, ids, e->targets, message, n);
+    if (!m->vit && load_tokens(o, d, number, held_back, t->batch, ids, e->targets, message, n)) return 1;
+    if (m->documents) mark_documents(e, d);
+    if (!m->vit) return 0;
     while (side * side < o->context) ++side;
     data_images(o->seed, first + (held_back ? HELD_IMAGES : 0), t->batch, side, PATCH_SIDE, e->pixels, e->targets);
     if (t->type == MEMOPT_TYPE_BF16)
@@ -268,7 +276,7 @@ static int train(engine *e, const options *o, data *d, outcome *out) {
    arena when this was advised, or NULL. strip may be NULL. */
 static int run_with(options *o, const memopt_ops *ops, const beside *known, data *d, engine *e, outcome *out, char **strip) {
     char *const message = e->message; const size_t n = sizeof e->message; options shown; size_t peak; beside b = { 0, 0 };
-    if (!o->dry_run && !o->vit && data_open(o->data, o->vocab, o->context, d, message, n)) return 1;
+    if (!o->dry_run && !is_vit(o) && data_open(o->data, o->vocab, o->context, d, message, n)) return 1;
     if (o->validate && d->file && data_hold_back(d, o->context, message, n)) return 1;
     touch_stacks(ops->threads);
     if (known) b = *known;

@@ -358,7 +358,7 @@ static int ranks_main(const options *o, outcome *out) { (void)o; (void)out; retu
 /* ---- what a card does not do, or not so ---- */
 static const int not_here[] = {
     ON_REPLICAS, ON_OFFLOAD, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_BATCH_TABLE, ON_SAMPLE, ON_THREADS,
-    ON_GEMM };
+    ON_GEMM, ON_WINDOW, ON_DOCUMENTS };
 
 static uint64_t without(void) { /* bits of switch_id */
     uint64_t bits = 0;
@@ -392,7 +392,7 @@ static int card_wrong(options *o, char *message, size_t capacity) {
     for (i = 0; i < sizeof not_here / sizeof *not_here; ++i)
         REFUSE(GIVEN(not_here[i]), "--%s is the CPU's: take train_gpt, or leave it out.",
                switch_rows[not_here[i]].name);
-    REFUSE(o->vit, "--model vit is the CPU's: take train_gpt, or leave it out.");
+    REFUSE(o->model != MODEL_GPT, "--model %s is the CPU's: take train_gpt, or leave it out.", model_row_of(o)->name);
     REFUSE(o->optimizer == MEMOPT_OPTIM_MUON, "--optimizer muon is the CPU's: take train_gpt, or adamw.");
     REFUSE(o->keep == KEEP_CONVENTIONAL, "--keep conventional is the CPU's: take train_gpt, or --keep arena.");
     REFUSE(GIVEN(ON_ATTENTION) && !o->lean_attention,

@@ -114,7 +114,7 @@ ranks_family() { # common switches, and then "ranks stage more" a line on stdin:
         echo "same bits, as planned: $1 --ranks $ranks --stage $stage $more"
     done
 }
-sample_said() { sed '/^--layers/,$d' "$work/said"; } # before the switches and figures
+sample_said() { sed '/^--layers\|^--model/,$d' "$work/said"; } # before the switches and figures
 ranks_and_stages() { for r in 1 2 3 4; do for s in 0 1 2 3; do echo "$r $s"; done; done; }
 shape="--layers 2 --width 64 --heads 2 --context 32 --batch 2 --steps 3"
 ranks() {
@@ -437,6 +437,110 @@ samples() {
     gpt --model vit --steps 60 --lr 1e-3 --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
     sed -n 's/.*"losses": *\[\([^]]*\)\].*/\1/p' "$work/run.json" | tr ',' '\n' | awk '{ l[NR] = $1 } END { exit !(NR == 60 && l[60] < 0.8 * l[1]) }' ||
         fail "a ViT does not learn"
+}
+# ---- the networks that --model names ----
+parameters_of() { # the published number, less those of a vocabulary's padding, and its switches
+    want=$1; shift
+    gpt --dry-run --keep overhead:33 --batch 1 --context 128 "$@" >"$work/said" 2>&1 || fail "$*: $(cat "$work/said")"
+    grep -q " of $want parameters" "$work/said" || fail "not $want parameters: $*: $(cat "$work/said")"
+    echo "$want parameters: $*"
+}
+models() {
+    parameters_of 124475904 --model gpt --layers 12 --width 768 --heads 12 --context 1024 --vocab 50257
+    parameters_of 8030261248 --model llama --layers 32 --width 4096 --heads 32 --vocab 128256
+    parameters_of 7241732096 --model mistral --layers 32 --width 4096 --heads 32 --vocab 32000
+    parameters_of 494032768 --model qwen2 --layers 24 --width 896 --heads 14 --vocab 151936
+    parameters_of 596049920 --model qwen3 --layers 28 --width 1024 --heads 16 --vocab 151936
+    parameters_of 134515008 --model smollm --layers 30 --width 576 --heads 9 --vocab 49152
+    small="--layers 2 --width 48 --heads 6 --context 64 --batch 2 --steps 4"
+    for model in llama mistral qwen2 qwen3 smollm; do
+        family "--model $model $small --dropout 0.1 --documents --window 20" <<END
+--keep arena
+--keep overhead:33 $lean --threads 2
+END
+        family "--model $model $small --weights bf16 --documents" <<END
+--keep every:1 --threads 2
+--keep overhead:33 --fuse-step
+END
+    done
+    family "$small --window 9 --accumulate 2 --clip 0.5 --validate 2" <<END
+--keep arena
+--keep overhead:33 --mlp chunk:32 --threads 2
+END
+    family "--model llama $small --optimizer muon8 --documents" <<END
+--keep arena
+--keep overhead:33 $lean
+END
+    ranks_family "--model llama $small --documents --units 3 --clip 0.5 --dropout 0.1" <<END
+1 0
+2 3
+3 1 --keep overhead:33 --window 64
+1 3 --offload states,weights,activations=$work
+END
+    ranks_family "--model qwen3 $small --documents --units 2 --weights split --optimizer adamw8" <<END
+1 0
+2 3 --fuse-step
+2 2 --replicas 2
+END
+    sums=1 # momenta of matrices that borders cut: a rank receives what another one sends, not what it sends itself
+    ranks_family "--model qwen2 $small --units 2 --optimizer muon" <<END
+1 0
+2 1
+END
+    sums=0
+    # documents are sequences: a text whose documents are alike, packed or each by itself; and one that has none
+    awk 'BEGIN { for (i = 0; i < 500; ++i) printf "of sixteen let\n\n" }' >"$work/alike.txt"
+    packed=
+    for line in "--context 16 --batch 4" "--context 32 --batch 2 --documents" "--context 64 --batch 1 --documents"; do
+        # shellcheck disable=SC2086
+        gpt --model qwen3 --layers 2 --width 32 --heads 2 --steps 5 --data "$work/alike.txt" $line --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+        packed="$packed$(grep -E '"(losses|weights_hash)"' "$work/run.json" | cksum) "
+    done
+    [ "$(echo "$packed" | tr ' ' '\n' | sort -u | grep -c .)" = 2 ] || fail "packed documents have other bits: $packed"
+    tr '\n' ' ' <examples/text.txt >"$work/one.txt"
+    plain=
+    for line in "" --documents "--window 64" "--window 63"; do
+        # shellcheck disable=SC2086
+        gpt --model llama $small --data "$work/one.txt" $line --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+        [ "${plain:-$(field weights_hash)}" = "$(field weights_hash)" ] || [ "$line" = "--window 63" ] || fail "other bits with $line"
+        [ "$plain" != "$(field weights_hash)" ] || [ "$line" != "--window 63" ] || fail "a window changes nothing"
+        plain=${plain:-$(field weights_hash)}
+    done
+    # shellcheck disable=SC2086
+    [ "$(gpt --model llama $small --data "$work/alike.txt" | grep -o 'weights .*')" != "$(gpt --model llama $small --data "$work/alike.txt" --documents | grep -o 'weights .*')" ] ||
+        fail "--documents change nothing"
+    # the plan is what happens
+    budgets_hold 2 "--model llama --documents --steps 2 --layers 4 --width 96 --heads 4 --context 256 --batch 4"
+    planned "--model mistral --window 32 --steps 2 --layers 3 --width 96 --heads 4 --batch 4 --fuse-step --keep overhead:33"
+    planned "--model qwen2 --documents --steps 2 --layers 3 --width 98 --heads 7 --batch 4 --weights bf16 --optimizer adamw8"
+    gpt --model qwen3 --documents --layers 3 --width 64 --heads 4 --batch 4 --steps 2 --advise 20M --json "$work/run.json" >"$work/said" 2>&1 || fail "--advise: $(cat "$work/said")"
+    line=$(sed -n 's/.*"command": \["train_gpt", \(.*\)\],/\1/p' "$work/run.json" | sed 's/"--json", "[^"]*"//; s/[",]//g')
+    case $line in *"--model qwen3"*--documents*) planned "$line" 20000000 ;; *) fail "another network is advised: $line" ;; esac
+    # stopped and resumed; another network is not what was saved, other documents are told
+    common="--model smollm $small --optimizer muon16 --dropout 0.1"
+    # shellcheck disable=SC2086
+    gpt $common --documents --steps 7 --sample 30 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    want=$(field weights_hash) text=$(sample_said)
+    # shellcheck disable=SC2086
+    gpt $common --documents --save "$work/run" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    # shellcheck disable=SC2086
+    gpt $common --documents --steps 7 --resume "$work/run" --sample 30 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    [ "$(field weights_hash)" = "$want" ] && [ "$(sample_said)" = "$text" ] && [ ${#text} -gt 40 ] || fail "other weights when resumed, or another text: $text"
+    # shellcheck disable=SC2086
+    gpt $common --window 8 --steps 5 --resume "$work/run" >"$work/out" 2>"$work/said" || fail "$(cat "$work/said")"
+    grep -q "goes on with --window 8 (0 before), --documents default (1 before)$" "$work/said" || fail "$(cat "$work/said")"
+    refused 1 "saved with --model smollm" --model qwen2 --layers 2 --width 48 --heads 6 --context 64 --batch 2 --steps 5 --optimizer muon16 --resume "$work/run"
+    refused 2 "gpt, vit, llama" --model gpt5
+    refused 2 "learned positions of --model gpt" --documents
+    refused 2 "looks at images" --model vit --documents
+    refused 2 "looks at images" --model vit --window 8
+    refused 2 "a head has 3" --model llama --width 12 --heads 4
+    refused 2 "without --model llama: leave" --model llama --keep conventional
+    refused 2 "without --window: leave" --window 8 --keep conventional
+    refused 2 "without --model qwen2: leave" --model qwen2 --ladder
+    refused 2 "take lean" --model mistral --attention full
+    refused 2 "50256" --model llama --documents --data tokens.u16 --vocab 1000
+    refused 2 "whole number from 1" --window 0
 }
 # ---- minutes: only in the matrix ----
 ranks_everywhere() { # every optimizer and format, 100 steps; clipped, or stepped inside backward

@@ -39,7 +39,7 @@ static int gpt_equal(double a, double b) { return a <= b && a >= b; }
 static void gpt_defaults(void) {
     options o;
     CHECK(gpt_parse("", &o) == 0);
-    CHECK(!o.vit && !strcmp(o.preset, "tiny") && o.layers == 4 && o.width == 128 && o.heads == 4 && o.context == 128);
+    CHECK(o.model == MODEL_GPT && !strcmp(o.preset, "tiny") && o.layers == 4 && o.width == 128 && o.heads == 4 && o.context == 128);
     CHECK(o.vocab == 256 && o.batch == 8 && o.steps == 100 && o.accumulate == 1 && o.threads == 1 && o.seed == 1);
     CHECK(o.clip == 0 && o.dropout == 0 && o.warmup == 0 && o.scale_rate == 0 && o.schedule == RATE_CONSTANT);
     CHECK(o.keep == KEEP_ARENA && o.weights == WEIGHTS_F32 && o.gradients == MEMOPT_TYPE_F32);
@@ -71,7 +71,7 @@ static void gpt_values(void) {
     CHECK(gpt_parse("--gradients f16 --keep budget:1.5M --optimizer lion8", &o) == 0 && o.gradients == MEMOPT_TYPE_F16);
     CHECK(o.keep == KEEP_BUDGET && o.budget == 1500000 && o.optimizer == MEMOPT_OPTIM_LION
           && o.states == MEMOPT_STATE_8BIT);
-    CHECK(gpt_parse("--model vit --preset gpt2-124m --layers 2 --width 96", &o) == 0 && o.vit && o.context == 196
+    CHECK(gpt_parse("--model vit --preset gpt2-124m --layers 2 --width 96", &o) == 0 && o.model == MODEL_VIT && o.context == 196
           && o.vocab == 10);
     CHECK(gpt_parse("--ranks 6", &o) == 0 && o.ranks == 6 && o.stage == 3 && o.units == 6);
     CHECK(gpt_parse("--units 5 --ranks 6 --stage 0", &o) == 0 && o.ranks == 6 && o.stage == 0 && o.units == 5);
@@ -142,6 +142,12 @@ static const struct { const char *line, *names; } gpt_refused[] = {
     { "--keep conventional --weights bf16", "--weights" }, { "--keep conventional --gradients bf16", "--gradients" },
     { "--keep conventional --optimizer adamw8", "--optimizer" }, { "--keep every:5", "--keep" },
     { "--dry-run --sample 5", "--sample" }, { "--model vit --sample 5", "--sample" },
+    { "--model gpt5", "--model" }, { "--window 0", "--window" }, { "--documents", "--documents" },
+    { "--model vit --documents", "--documents" }, { "--model vit --window 5", "--window" },
+    { "--model llama --keep conventional", "--model llama" }, { "--window 7 --keep conventional", "--window" },
+    { "--model qwen3 --documents --ladder", "--model qwen3" }, { "--window 9 --batch-table --fit 1G", "--window" },
+    { "--model smollm --attention full", "--attention" }, { "--model llama --width 12", "--heads" },
+    { "--model llama --documents --data a.u16 --vocab 50256", "--documents" },
     { "--model vit --data x", "--data" }, { "--model vit --vocab 300", "--vocab" },
     { "--model vit --context 65", "--context" }, { "--ladder --keep arena", "--keep" },
     { "--ladder --weights bf16", "--weights" }, { "--ladder --gradients bf16", "--gradients" },
@@ -189,7 +195,9 @@ static void gpt_neighbours(void) { /* what is close to a refusal, and fine */
             "--preset 7b --dry-run",
         "--preset gpt2-1558m --dry-run", "--validate 1", "--validate 2 --steps 1999", "--validate 500 --steps 3",
         "--ladder --ends --validate 7", "--ranks 1 --units 9", "--ranks 9 --units 1", "--ranks 2 --fuse-step --units 4",
-        "--ranks 2 --optimizer lars", "--ranks 2 --keep budget:9M --dry-run" };
+        "--ranks 2 --optimizer lars", "--ranks 2 --keep budget:9M --dry-run",
+        "--model llama --width 16 --heads 8", "--model qwen3 --width 12 --heads 4", "--window 1 --attention lean",
+        "--model llama --documents --data a.u16 --vocab 50257", "--model qwen2 --documents --data a.txt --vocab 256" };
     size_t i; options o;
     for (i = 0; i < sizeof fine / sizeof *fine; ++i) {
         if (!GPT_WIDE && strstr(fine[i], "--preset")) continue;
@@ -197,7 +205,8 @@ static void gpt_neighbours(void) { /* what is close to a refusal, and fine */
     }
 }
 static void gpt_described(void) { /* text of options, read again, is the same options */
-    static const char *const lines[] = { "", "--model vit --preset gpt2-124m --context 64 --width 24",
+    static const char *const lines[] = { "", "--model mistral --window 9", "--model mistral --preset gpt2-124m", "--model qwen3 --documents --attention lean",
+        "--window 3 --advise 9M", "--model vit --preset gpt2-124m --context 64 --width 24",
         "--lr 0.1 --optimizer sgd",
                                          "--lr 3.14159265358979e-4",
         "--weights bf16", "--weights bf16 --gradients f32",
@@ -317,6 +326,23 @@ static void gpt_data_errors(void) {
     }
 #endif
     remove(gpt_file("d")); remove(gpt_file("d.u16"));
+}
+static void gpt_documents(void) { /* where they begin, written down by hand; none goes on in the next sequence */
+    static const char text[] = "a\n\n\nbc\nd\n\n\n\nx\ny\nzz"; /* two sequences of nine */
+    static const size_t of_text[] = { 0, 4, 9, 12, 18 };
+    static const int32_t places[18] = { 0, 1, 2, 3, 0, 1, 2, 3, 4, 0, 1, 2, 0, 1, 2, 3, 4, 5 };
+    static const int32_t tokens[8] = { 5, 50256, 7, 10, 50256, 50256, 10, 10 };
+    static const size_t of_tokens[] = { 0, 1, 4, 5, 8 };
+    int32_t ids[18], positions[18]; size_t starts[19], i; data d;
+    memset(&d, 0, sizeof d);
+    d.bytes = 1;
+    for (i = 0; i < 18; ++i) ids[i] = text[i];
+    CHECK(sizeof text == 19 && data_documents(&d, ids, 2, 9, starts, positions) == 4);
+    CHECK(!memcmp(starts, of_text, sizeof of_text) && !memcmp(positions, places, sizeof places));
+    CHECK(data_documents(&d, ids, 1, 4, starts, positions) == 1 && starts[0] == 0 && starts[1] == 4 && positions[3] == 3);
+    d.bytes = 2;
+    CHECK(data_documents(&d, tokens, 2, 4, starts, positions) == 4 && !memcmp(starts, of_tokens, sizeof of_tokens));
+    CHECK(positions[0] == 0 && positions[3] == 2 && positions[4] == 0 && positions[5] == 0 && positions[7] == 2);
 }
 static unsigned char gpt_place[65536]; /* of what a feed reads ahead */
 static void gpt_feed(data *d, uint64_t seed, size_t batch, size_t context, size_t units, size_t rank, size_t ranks) {
@@ -615,7 +641,7 @@ static void gpt_figures(void) {
 static void test_gpt(void) {
     RUN(gpt_defaults); RUN(gpt_values); RUN(gpt_rates); RUN(gpt_byte_numbers); RUN(gpt_refusals); RUN(gpt_neighbours);
     RUN(gpt_described); RUN(gpt_help);
-    RUN(gpt_data_errors); RUN(gpt_data_shrinks); RUN(gpt_data_batches); RUN(gpt_data_held); RUN(gpt_losses); RUN(gpt_data_images);
+    RUN(gpt_data_errors); RUN(gpt_documents); RUN(gpt_data_shrinks); RUN(gpt_data_batches); RUN(gpt_data_held); RUN(gpt_losses); RUN(gpt_data_images);
     RUN(gpt_json);
 #ifndef _WIN32
     RUN(gpt_json_beside_links);

@@ -75,6 +75,7 @@ static int advised_options(const options *asked, size_t budget, int format, int 
     *x = *asked;
     for (i = 0; i < 4; ++i)
         if ((form >> i & 1) && was_given(asked, ids[i])) return 1;
+    if ((form & 2) && x->lean_attention) return 1;
     if (form & 2) x->lean_attention = 1;
     if (form & 4) x->mlp_chunk = LEAST_MLP;
     if (form & 8) x->fuse_step = 1;

@@ -4,6 +4,7 @@
 #ifndef GPT_DATA_H
 #define GPT_DATA_H
 #include "memopt.h"
+#include "options.h"
 #include "../parts/feed.h"
 #include <errno.h>
 #include <stdio.h>
@@ -49,6 +50,11 @@ static int data_held_back(data *d, size_t count, size_t first, size_t batch, siz
 /** Images number first, ...: batch * side * side patches (rows) of patch * patch * 3 numbers around 0; a label each. */
 static inline void data_images(uint64_t seed, uint64_t first, size_t batch, size_t side, size_t patch, float *pixels,
                                int32_t *labels);
+
+/** Cuts sequences into documents, none beyond its sequence: where each begins, with the end behind them, and the place of
+    each token in its own. Returns how many. Of bytes one ends with an empty line; of tokens it begins with END_OF_TEXT. */
+static inline size_t data_documents(const data *d, const int32_t *ids, size_t batch, size_t context, size_t *starts,
+                                    int32_t *positions);
 
 enum { IMAGE_CLASSES = 10 };
 
@@ -321,6 +327,24 @@ static int data_sequence(data *d, uint64_t at, size_t context, int32_t *inputs, 
     memcpy(targets, inputs + 1, (context - 1) * sizeof *targets);
     return data_beyond(d, at, inputs, context, message, capacity)
         || data_beyond(d, at + context, targets + context - 1, 1, message, capacity);
+}
+
+static int data_begins_document(const data *d, const int32_t *id, size_t before) {
+    if (d->bytes != 1) return *id == END_OF_TEXT;
+    return before > 1 && id[0] != '\n' && id[-1] == '\n' && id[-2] == '\n';
+}
+
+static inline size_t data_documents(const data *d, const int32_t *ids, size_t batch, size_t context, size_t *starts,
+                                    int32_t *positions) {
+    const size_t rows = batch * context;
+    size_t count = 0, i;
+
+    for (i = 0; i < rows; ++i) {
+        if (i % context == 0 || data_begins_document(d, ids + i, i % context)) starts[count++] = i;
+        positions[i] = (int32_t)(i - starts[count - 1]);
+    }
+    starts[count] = rows;
+    return count;
 }
 
 static size_t data_held_batches(const data *d, size_t batch, size_t context) {

@@ -28,6 +28,8 @@ typedef struct engine {
     void *input;
     float *pixels;
     int32_t *targets;
+    size_t *starts;       /* with --documents: of those of a batch */
+    int32_t *positions;
     void *ahead;          /* of the batches that are read ahead */
     struct beside beside; /* what the process has without the arena */
     unsigned char *base;
@@ -51,22 +53,59 @@ static int said(engine *e, const char *what, memopt_status s) { /* a status as a
     return s != MEMOPT_OK;
 }
 
+static size_t model_hidden(const options *o) {
+    const model_row *m = model_row_of(o);
+    const size_t hidden = (o->width * m->hidden + m->divisor - 1) / m->divisor;
+
+    return m->is_llama ? (hidden + 31) / 32 * 32 : hidden;
+}
+
+/* The greatest common divisor of the heads and the model's group: so many share keys and values. */
+static size_t model_group(const options *o) {
+    size_t a = o->heads, b = model_row_of(o)->group;
+
+    while (b) {
+        const size_t rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static void describe_shape(transformer *t, const options *o) { /* what --model names */
+    const model_row *row = model_row_of(o);
+
+    t->head_width = row->wide > 1 ? model_head_width(o) : 0;
+    t->kv_heads = model_group(o) > 1 ? o->heads / model_group(o) : 0;
+    t->hidden = model_hidden(o);
+    t->rms = t->swiglu = t->rotary = t->no_bias = row->is_llama;
+    t->qkv_bias = row->qkv_bias;
+    t->qk_norm = row->qk_norm;
+    t->untied = row->untied;
+    t->eps = (float)row->eps;
+    t->rotary_base = row->base;
+    t->window = o->window;
+}
+
 static void describe_model(engine *e, const options *o, const transformer_ops *ops, chain_begin_fn *begin_fn,
                            const transformer_attention_fns *attention, memopt_type type) {
     model *m = &e->m;
     transformer *t = &m->shape;
     m->layers = o->layers;
-    m->vit = o->vit;
+    m->vit = is_vit(o);
+    m->documents = o->documents;
     m->begin_fn = begin_fn;
     m->split = o->weights == WEIGHTS_SPLIT;
     m->fuse = o->fuse_step;
     t->batch = o->batch;
-    t->length = o->context + (o->vit ? 1 : 0);
+    t->length = o->context + (is_vit(o) ? 1 : 0);
     t->width = o->width;
     t->heads = o->heads;
-    t->vocabulary = o->vit ? (size_t)IMAGE_CLASSES : o->vocab;
+    describe_shape(t, o);
+    t->vocabulary = m->vit ? (size_t)IMAGE_CLASSES : o->vocab;
     t->padded = (t->vocabulary + 127) / 128 * 128;
-    t->not_causal = t->untied = o->vit;
+    t->not_causal = m->vit;
     t->dropout = (float)o->dropout;
     t->mlp_chunk = o->mlp_chunk;
     t->attention = attention;
@@ -75,7 +114,7 @@ static void describe_model(engine *e, const options *o, const transformer_ops *o
     t->gradient_type = o->gradients;
     t->ops = *ops;
     t->ops.error = &e->error;
-    m->head.classes = o->vit;
+    m->head.classes = m->vit;
     m->head.chunk = o->head_chunk ? o->head_chunk : target_count(m);
     m->head.rule.count = target_count(m) * o->accumulate;
 }
@@ -175,12 +214,24 @@ static size_t input_bytes(const model *m) {
     return m->vit ? pixel_count(m) * memopt_type_bytes(m->shape.type) : transformer_rows(&m->shape) * sizeof(int32_t);
 }
 
+/* Where the documents of a batch begin, and the place of each token in its own. */
+static int push_documents(engine *e) {
+    transformer *t = &e->m.shape;
+    const size_t rows = transformer_rows(t);
+
+    e->starts = (size_t *)push(e, (rows + 1) * sizeof *e->starts, TAG_DATA);
+    e->positions = (int32_t *)push(e, rows * sizeof *e->positions, TAG_DATA);
+    t->rotary_positions = e->positions;
+    return !e->starts || !e->positions;
+}
+
 static int push_batch(engine *e) {
     const model *m = &e->m;
 
     if (m->vit && !(e->pixels = (float *)push(e, pixel_count(m) * sizeof(float), TAG_DATA))) return 1;
     e->input = e->pixels;
     if (!m->vit || m->shape.type != MEMOPT_TYPE_F32) e->input = push(e, input_bytes(m), TAG_DATA);
+    if (m->documents && push_documents(e)) return 1;
     return !e->input || !(e->targets = (int32_t *)push(e, target_count(m) * sizeof(int32_t), TAG_DATA));
 }
 

@@ -64,7 +64,7 @@ static int frontier_tell(const adviser *a, const advised *rows, size_t count) {
     size_t i;
     int wrong = 0;
     const double tokens = (double)(a->asked.batch * (a->asked.ranks ? a->asked.units : a->asked.accumulate)
-                                   * (a->asked.context + (a->asked.vit ? 1 : 0)));
+                                   * (a->asked.context + (is_vit(&a->asked) ? 1 : 0)));
 
     printf("\n%-12s %10s %12s %10s  %s\n", "predicted MB", "tokens/s", a->asked.frontier ? "measured MB" : "",
            a->asked.frontier ? "tokens/s" : "",

@@ -1,5 +1,5 @@
-/* model.h - the network: a GPT-2-shaped decoder, or a ViT, made of examples/parts; and what no part has: the first values
-   of parameters, the 16 bits more of split weights. The same on the CPU and, behind parts/device.h, on a card. */
+/* model.h - the network: a decoder, GPT-2's or Llama's kin (shapes.h), or a ViT, made of examples/parts; and what no part
+   has: the first values of parameters, the 16 bits more of split weights. The same on the CPU and, behind parts/device.h, on a card. */
 #ifndef GPT_MODEL_H
 #define GPT_MODEL_H
 
@@ -11,6 +11,7 @@ typedef struct model {
     transformer shape;
     size_t layers;
     int vit;
+    int documents;            /* sequences are cut into them, batch by batch */
     chain_begin_fn *begin_fn; /* adds the first part: transformer_add_embedding(), or of a ViT add_patches() */
     int split;                /* weights have 16 bits more, which make them exact floats */
     int fuse;                 /* a tensor is stepped as soon as its gradient is whole */
@@ -53,8 +54,8 @@ static void describe_chain(model *m, memopt_tape_layer *layers, memopt_segment *
     for (c.count = 1, i = 0; i < m->layers; ++i) transformer_add_block(&c, &m->blocks[i]);
     m->elements = c.elements;
     m->tensor_count = c.tensor_count;
-    if (m->fuse && !m->vit) m->embedding.gradients = m->gradients; /* of the tokens: begun by the head */
-    if (m->fuse && !m->vit && m->tensors) m->tensors[0].gradients = m->gradients;
+    if (m->fuse && !m->shape.untied) m->embedding.gradients = m->gradients; /* of the tokens: begun by the head */
+    if (m->fuse && !m->shape.untied && m->tensors) m->tensors[0].gradients = m->gradients;
     for (i = 0; m->tensors && i < m->tensor_count; ++i) /* Muon steps the blocks' matrices */
         m->tensors[i].group = (size_t)(m->tensors[i].adamw = i < ends || !m->tensors[i].columns);
     for (i = 0; m->split && m->tensors && i < m->tensor_count; ++i)
@@ -63,7 +64,7 @@ static void describe_chain(model *m, memopt_tape_layer *layers, memopt_segment *
 }
 
 static size_t gradient_elements(const model *m) { /* that have memory of their own */
-    return !m->fuse ? m->elements : m->vit ? 0 : transformer_padded(&m->shape) * m->shape.width;
+    return !m->fuse ? m->elements : m->shape.untied ? 0 : transformer_padded(&m->shape) * m->shape.width;
 }
 
 /* Bytes of the gradients that the backward of a part has in scratch. */
@@ -79,14 +80,36 @@ static size_t fused_bytes(const model *m, const transformer_part *part) {
 
 /* ---- first values: GPT-2's ---- */
 /* Random streams: each tensor of either model has one of its own. */
-enum { STREAM_POSITIONS = 1, STREAM_CLASS_TOKEN = 4, STREAM_FINAL_SCALE = 6, STREAM_BLOCKS = 8 };
+enum { STREAM_TOKENS, STREAM_POSITIONS, STREAM_CLASS_TOKEN = 4, STREAM_FINAL_SCALE = 6, STREAM_BLOCKS = 8 };
+
+static size_t end_count(const model *m) { /* tensors that are no block's */
+    return m->embedding.tensor_count + m->head.part.tensor_count;
+}
 
 static size_t stream_of(const model *m, size_t tensor) {
-    static const unsigned char gpt[4] = { 0, STREAM_POSITIONS, STREAM_FINAL_SCALE, 7 };
-    static const unsigned char vit[7] = { 2, 3, STREAM_CLASS_TOKEN, STREAM_POSITIONS, STREAM_FINAL_SCALE, 7, 5 };
-    const size_t ends = m->vit ? 7 : 4;
+    static const unsigned char text[2] = { STREAM_TOKENS, STREAM_POSITIONS };
+    static const unsigned char images[4] = { 2, 3, STREAM_CLASS_TOKEN, STREAM_POSITIONS };
+    static const unsigned char rms[2] = { STREAM_FINAL_SCALE, 5 }, head[3] = { STREAM_FINAL_SCALE, 7, 5 };
+    const size_t first = m->embedding.tensor_count;
 
-    return tensor >= ends ? STREAM_BLOCKS + tensor - ends : m->vit ? vit[tensor] : gpt[tensor];
+    if (tensor >= end_count(m)) return STREAM_BLOCKS + tensor - end_count(m);
+    if (tensor < first) return m->vit ? images[tensor] : text[tensor];
+    return m->shape.rms ? rms[tensor - first] : head[tensor - first];
+}
+
+/* What tensor `i` is in its half of a block; SIZE_MAX: it is no block's. */
+static size_t role_of(const model *m, size_t i) {
+    const transformer_block *b = &m->blocks[0];
+    const size_t half = b->attention.tensor_count, in_block = half + b->mlp.tensor_count;
+    const size_t at = i < end_count(m) ? 0 : (i - end_count(m)) % in_block;
+    size_t left = at < half ? at : at - half, role = 0;
+    transformer_tensor list[TRANSFORMER_TENSORS_MAX];
+
+    if (i < end_count(m)) return SIZE_MAX;
+    memset(list, 0, sizeof list);
+    (void)(at < half ? transformer_attention_tensors : transformer_mlp_tensors)(&m->shape, list);
+    while (!list[role].count || left--) ++role;
+    return role;
 }
 
 /* Of the part of tensor `i` that is held at t. Normal, deviation 0.02, of what adds to the residual stream
@@ -94,10 +117,11 @@ static size_t stream_of(const model *m, size_t tensor) {
 static memopt_status init_tensor(const model *m, size_t i, const memopt_optim_tensor *t, uint64_t seed) {
     const size_t held = t->held ? t->held : t->count - t->first;
     const size_t stream = stream_of(m, i);
-    const size_t which = stream < STREAM_BLOCKS ? SIZE_MAX : (stream - STREAM_BLOCKS) % 6; /* of a half of a block */
-    const int is_scale = stream == STREAM_FINAL_SCALE || which == TRANSFORMER_NORM_SCALE;
+    const size_t role = role_of(m, i);
+    const int is_scale = stream == STREAM_FINAL_SCALE || role == TRANSFORMER_NORM_SCALE
+                      || role == TRANSFORMER_QUERY_NORM || role == TRANSFORMER_KEY_NORM;
     const double deviation = !t->columns && stream != STREAM_CLASS_TOKEN ? 0
-                           : which == TRANSFORMER_PROJECT                ? 0.02 / sqrt(2 * (double)m->layers)
+                           : role == TRANSFORMER_PROJECT                 ? 0.02 / sqrt(2 * (double)m->layers)
                                                                          : 0.02;
     float x[1024];
     size_t at, n, k;

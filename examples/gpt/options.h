@@ -11,11 +11,14 @@ typedef enum keep_kind { KEEP_CONVENTIONAL, KEEP_ARENA, KEEP_EVERY, KEEP_BUDGET,
                          KEEP_LEAST /* no switch: the smallest plan, for what comes before training */ } keep_kind;
 typedef enum weights_kind { WEIGHTS_F32, WEIGHTS_BF16, WEIGHTS_SPLIT } weights_kind;
 typedef enum decline { RATE_CONSTANT, RATE_LINEAR, RATE_COSINE } decline;
+typedef enum model_kind { MODEL_GPT, MODEL_VIT, MODEL_LLAMA, MODEL_MISTRAL, MODEL_QWEN2, MODEL_QWEN3, MODEL_SMOLLM } model_kind;
 enum { OFFLOAD_STATES = 1, OFFLOAD_WEIGHTS = 2, OFFLOAD_ACTIVATIONS = 4 };
 typedef struct options { /* sizes are checked: none is 0 where that makes no sense, none overflows */
-    int         vit;                                  /* --model gpt|vit */
+    model_kind  model;
     const char *preset, *program;                     /* program: the path by which it was called */
     size_t      layers, width, heads, context, vocab; /* vocab: as in the data; weights have it padded to 128 */
+    size_t      window;                               /* tokens that one attends to; 0 = all before it */
+    int         documents;                            /* of a sequence: none sees another */
     const char *data;                                 /* NULL = examples/text.txt */
     size_t      batch, steps, accumulate, warmup, threads, sample;
     size_t      validate;                             /* every so many steps; 0 = off */
@@ -60,7 +63,7 @@ static void options_help(FILE *to, uint64_t without);
 static int  options_bytes(const char *text, size_t *bytes);
 
 /* ---- the list: every switch once, in the order of --help ---- */
-enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_DATA, ON_VALIDATE, ON_BATCH,
+enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_WINDOW, ON_DATA, ON_DOCUMENTS, ON_VALIDATE, ON_BATCH,
     ON_STEPS, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
     ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_FIT, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
     ON_OFFLOAD,
@@ -68,14 +71,16 @@ enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT,
     SWITCHES };
 typedef struct switch_row { const char *chapter, *name, *value, *text; } switch_row; /* value NULL: it takes none */
 static const switch_row switch_rows[SWITCHES] = {
-    { "The model", "model", "gpt|vit", "text, or drawn images of ten classes" },
+    { "The model", "model", "NAME", "gpt, llama, mistral, qwen2, qwen3, smollm; vit: images of ten classes" },
     { NULL, "preset", "NAME", "tiny, gpt2-124m, gpt2-355m, gpt2-1558m, 7b; what follows changes it" },
     { NULL, "layers", "N", "blocks of attention and MLP" },
     { NULL, "width", "N", "numbers of a token in the residual stream" },
     { NULL, "heads", "N", "of attention; they divide the width" },
     { NULL, "context", "N", "tokens of a sequence; with vit, patches: a square" },
     { NULL, "vocab", "N", "different tokens; bytes are 256" },
+    { NULL, "window", "N", "a token sees itself and the N - 1 before it; default all, mistral 4096" },
     { "The training", "data", "FILE", "text, .bin of llm.c, or .u16 tokens; default: examples/text.txt" },
+    { NULL, "documents", NULL, "each by itself: in text a blank line ends one, in tokens 50256 begins it" },
     { NULL, "validate", "N", "hold a tenth of it back; its loss after every N steps; default off" },
     { NULL, "batch", "N", "sequences that go through together" },
     { NULL, "steps", "N", "steps of the optimizer; default 100" },
@@ -119,6 +124,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "quiet", NULL, "no line for each step" },
     { NULL, "help", NULL, "this page" } };
 
+#include "shapes.h" /* what --model names */
 /* ---- presets, and defaults that depend on them ---- */
 typedef struct preset {
     const char *name;
@@ -148,9 +154,10 @@ static double default_rate(memopt_optim_kind kind, const preset *p) {
     }
     return p->rate;
 }
-static void options_default(options *o, const preset *p, int vit, memopt_optim_kind kind) {
+static void options_default(options *o, const preset *p, model_kind model, memopt_optim_kind kind) {
+    const int vit = model == MODEL_VIT;
     memset(o, 0, sizeof *o);
-    o->vit = vit; o->preset = p->name; o->optimizer = kind;
+    o->model = model; o->window = model_rows[model].window; o->preset = p->name; o->optimizer = kind;
     o->layers = p->layers; o->width = p->width; o->heads = p->heads;
     o->context = vit ? p->patches : p->context; o->vocab = vit ? 10 : p->vocab;
     o->batch = p->batch; o->steps = 100; o->accumulate = 1; o->threads = 1; o->seed = 1;
@@ -262,7 +269,7 @@ typedef struct count_row { int id; size_t offset; uint64_t least, most; } count_
 static const count_row count_rows[] = {
     { ON_LAYERS, offsetof(options, layers), 1, 10000 }, { ON_WIDTH, offsetof(options, width), 1, 65536 },
     { ON_HEADS, offsetof(options, heads), 1, 65536 }, { ON_CONTEXT, offsetof(options, context), 1, 1048576 },
-    { ON_VOCAB, offsetof(options, vocab), 2, 16777216 }, { ON_BATCH, offsetof(options, batch), 1, 1048576 },
+    { ON_VOCAB, offsetof(options, vocab), 2, 16777216 }, { ON_WINDOW, offsetof(options, window), 1, 1048576 }, { ON_BATCH, offsetof(options, batch), 1, 1048576 },
     { ON_STEPS, offsetof(options, steps), 1, 1000000000 }, { ON_ACCUMULATE, offsetof(options, accumulate), 1, 1048576 },
     { ON_VALIDATE, offsetof(options, validate), 1, 1000000000 }, { ON_WARMUP, offsetof(options, warmup), 0, 1000000000 }, { ON_SCALE_LR, offsetof(options, scale_rate), 1, 1048576 },
     { ON_RANKS, offsetof(options, ranks), 1, 1024 }, { ON_STAGE, offsetof(options, stage), 0, 3 },
@@ -286,7 +293,8 @@ static int options_take(options *o, int id, const char *v, char *message, size_t
         return bad;
     }
     switch (id) {
-    case ON_MODEL:     bad = options_choice(v, choices, &n); o->vit = n; break;
+    case ON_MODEL:     bad = options_choice(v, model_names, &n); o->model = (model_kind)n;
+                       want = "gpt, vit, llama, mistral, qwen2, qwen3 or smollm"; break;
     case ON_SCHEDULE:  bad = options_choice(v, choices, &n); o->schedule = (decline)n; break;
     case ON_WEIGHTS:   bad = options_choice(v, choices, &n); o->weights = (weights_kind)n; break;
     case ON_GRADIENTS: bad = options_choice(v, choices, &n); o->gradients = (memopt_type)n; break;
@@ -312,6 +320,7 @@ static int options_take(options *o, int id, const char *v, char *message, size_t
     case ON_JSON:      bad = !*v; o->json = v; want = "the name of a file"; break;
     case ON_SAVE:      bad = !*v; o->save = v; want = "the name of a directory"; break;
     case ON_RESUME:    bad = !*v; o->resume = v; want = "the name of a directory"; break;
+    case ON_DOCUMENTS: o->documents = 1; break;
     case ON_FUSE_STEP: o->fuse_step = 1; break;
     case ON_DRY_RUN:   o->dry_run = 1; break;
     case ON_LADDER:    o->ladder = 1; break;
@@ -343,7 +352,7 @@ static int options_which(const char *word, const char **value) {
 /* Twice over the words: model, preset and optimizer decide the defaults of others, and may stand behind them. */
 static int options_parse(int argc, char **argv, options *o, char *message, size_t capacity) {
     uint64_t given = 0; int i, pass;
-    options_default(o, preset_find("tiny"), 0, MEMOPT_OPTIM_ADAMW);
+    options_default(o, preset_find("tiny"), MODEL_GPT, MEMOPT_OPTIM_ADAMW);
     for (pass = 0; pass < 2; ++pass) {
         for (i = 1; i < argc; ++i) {
             const char *value = NULL; const int id = options_which(argv[i], &value);
@@ -359,10 +368,11 @@ static int options_parse(int argc, char **argv, options *o, char *message, size_
             if (options_take(o, id, value ? value : "", message, capacity)) return 1;
             if (id == ON_PRESET) o->preset = preset_find(value)->name;
         }
-        if (!pass) options_default(o, preset_find(o->preset), o->vit, o->optimizer);
+        if (!pass) options_default(o, preset_find(o->preset), o->model, o->optimizer);
     }
     o->program = argc ? argv[0] : "train_gpt";
     if (o->help) return 0;
+    if (needs_lean_attention(o) && !GIVEN(ON_ATTENTION)) o->lean_attention = 1;
     if (o->offload && !o->ranks) o->ranks = 1;
     if ((o->offload & OFFLOAD_ACTIVATIONS) && !GIVEN(ON_KEEP)) { o->keep = KEEP_OVERHEAD; o->overhead = 0.33; }
     if (o->processors) o->ranks = o->processors; /* at most */

@@ -17,8 +17,8 @@ static const char *options_lean(const options *o) { /* the first switch that a c
 static double options_extent(const options *o) {
     const double w = (double)o->width, vocab = (double)o->vocab + 128, layers = (double)o->layers;
     const double rows = (double)o->batch * (double)o->context;
-    const double weights = (vocab + (double)o->context) * w + layers * (12 * w * w + 13 * w) + 4 * w;
-    const double row = 2 * vocab + 2 * layers * (20 * w + 2 * (double)o->heads * (double)o->context);
+    const double weights = (2 * vocab + (double)o->context) * w + layers * (24 * w * w + 13 * w) + 4 * w;
+    const double row = 2 * vocab + 2 * layers * (40 * w + 2 * (double)o->heads * (double)o->context);
 
     return 32 * weights + 8 * rows * row;
 }
@@ -39,8 +39,42 @@ static int options_vit_wrong(const options *o, uint64_t given, char *message, si
     REFUSE(GIVEN(ON_SAMPLE), "--sample writes text, and --model vit looks at images: leave one of them out.");
     REFUSE(GIVEN(ON_DATA), "--data is text, and --model vit draws its own images: leave --data out.");
     REFUSE(GIVEN(ON_VOCAB), "--vocab: the images of --model vit have 10 classes; leave --vocab out.");
+    REFUSE(o->window || o->documents, "--%s is of text, and --model vit looks at images: leave it out.",
+           o->window ? "window" : "documents");
     REFUSE(side * side != o->context, "--context %zu: the patches of an image make a square; take %zu or %zu.",
            o->context, (side - 1) * (side - 1), side * side);
+    return 0;
+}
+
+/* What other networks than GPT-2's have, and what they do without. */
+static int options_model_wrong(const options *o, char *message, size_t capacity) {
+    const char *const name = model_row_of(o)->name;
+    const size_t length = o->data ? strlen(o->data) : 0;
+    const char *const end = o->data && length > 4 ? o->data + length - 4 : "";
+    char what[32];
+
+    if (model_row_of(o)->is_llama) snprintf(what, sizeof what, "--model %s", name);
+    else snprintf(what, sizeof what, o->window ? "--window" : "--documents");
+    REFUSE(model_row_of(o)->is_llama && model_head_width(o) % 2,
+           "--width %zu in --heads %zu: rotary positions of --model %s turn pairs of numbers, and a head has %zu; take "
+           "another number of heads.",
+           o->width, o->heads, name, model_head_width(o));
+    REFUSE(o->documents && o->model == MODEL_GPT,
+           "--documents: learned positions of --model gpt count from the sequence's first token, not from a document's: "
+           "take --model llama or another with rotary ones.");
+    REFUSE(o->documents && o->vocab <= END_OF_TEXT && (!strcmp(end, ".u16") || !strcmp(end, ".bin")),
+           "--documents of tokens begin at %d, GPT-2's end of text, which --vocab %zu does not have: leave one of them "
+           "out.",
+           END_OF_TEXT, o->vocab);
+    if (!needs_lean_attention(o)) return 0;
+    REFUSE(o->keep == KEEP_CONVENTIONAL, "--keep conventional is an engine for GPT-2, without %s: leave one of them out.",
+           what);
+    REFUSE(o->ladder || o->batch_table, "%s begins with an engine for GPT-2, without %s: leave one of them out.",
+           o->ladder ? "--ladder" : "--batch-table", what);
+    REFUSE(!o->lean_attention,
+           "--attention full holds a matrix for each head and all tokens, which is not for %s: take lean, or leave it "
+           "out.",
+           what);
     return 0;
 }
 
@@ -102,6 +136,7 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
            o->width, o->heads, o->width < o->heads ? o->heads : o->width / o->heads * o->heads);
     REFUSE(o->batch * o->context > INT32_MAX || options_extent(o) > (double)(SIZE_MAX / 4),
            "Sizes: so many weights and activations have no addresses; lower --batch, --context, --width or --layers.");
+    if (options_model_wrong(o, message, capacity)) return 1;
     REFUSE((uint64_t)o->batch * o->accumulate > INT32_MAX,
            "--accumulate %zu batches of --batch %zu: lower one of them.", o->accumulate, o->batch);
     REFUSE(o->warmup > o->steps,
@@ -111,7 +146,7 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
            "--validate %zu would be more than %d times in --steps %zu: take %zu or more.", o->validate, MOST_LOSSES - 1,
            o->steps, o->steps / MOST_LOSSES + 1);
     REFUSE(o->ends && !o->ladder, "--ends are those of --ladder: give that as well, or leave --ends out.");
-    REFUSE(!o->vit && !o->data && o->vocab < 256,
+    REFUSE(!is_vit(o) && !o->data && o->vocab < 256,
            "--vocab %zu: text has 256 different bytes; leave --vocab out, or give --data with tokens.", o->vocab);
     REFUSE(o->fuse_step && o->clip > 0,
            "--fuse-step has changed weights before the norm for --clip is known: leave out one.");
@@ -170,7 +205,7 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
            : o->dry_run     ? "dry-run"
                             : "fit");
     if (o->ranks && options_ranks_wrong(o, given, message, capacity)) return 1;
-    if (o->vit && options_vit_wrong(o, given, message, capacity)) return 1;
+    if (is_vit(o) && options_vit_wrong(o, given, message, capacity)) return 1;
     return (o->ladder || o->batch_table) && options_table_wrong(o, given, message, capacity);
 }
 #endif

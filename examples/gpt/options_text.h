@@ -17,7 +17,7 @@ static void options_value(const options *o, int id, char *v, size_t n) {
     do snprintf(number, sizeof number, "%.*g", digits, x); while (strtod(number, NULL) != x && ++digits < 18);
     if (count_find(id, &row)) { snprintf(v, n, "%zu", *count_at(&copy, row)); return; }
     switch (id) {
-    case ON_MODEL:     options_pick(v, n, choices, o->vit); break;
+    case ON_MODEL:     options_pick(v, n, model_names, (int)o->model); break;
     case ON_SCHEDULE:  options_pick(v, n, choices, (int)o->schedule); break;
     case ON_WEIGHTS:   options_pick(v, n, choices, (int)o->weights); break;
     case ON_GRADIENTS: options_pick(v, n, choices, (int)o->gradients); break;
@@ -55,7 +55,7 @@ static void options_value(const options *o, int id, char *v, size_t n) {
     case ON_SAVE:      snprintf(v, n, "%s", o->save ? o->save : ""); break;
     case ON_RESUME:    snprintf(v, n, "%s", o->resume ? o->resume : ""); break;
     default: {
-        const int on = id == ON_FUSE_STEP ? o->fuse_step : id == ON_DRY_RUN ? o->dry_run : id == ON_LADDER ? o->ladder
+        const int on = id == ON_FUSE_STEP ? o->fuse_step : id == ON_DOCUMENTS ? o->documents : id == ON_DRY_RUN ? o->dry_run : id == ON_LADDER ? o->ladder
                      : id == ON_ENDS ? o->ends : id == ON_FRONTIER ? o->frontier : id == ON_BATCH_TABLE ? o->batch_table : id == ON_QUIET ? o->quiet : o->help;
         snprintf(v, n, "%s", on ? "1" : ""); }
     }
@@ -69,12 +69,12 @@ static void options_list(const options *o, const char *between, char *text, size
     options d; char value[256], usual[256]; int id;
     if (!capacity) return;
     text[0] = 0;
-    options_default(&d, preset_find("tiny"), 0, MEMOPT_OPTIM_ADAMW);
+    options_default(&d, preset_find("tiny"), MODEL_GPT, MEMOPT_OPTIM_ADAMW);
     for (id = 0; id < SWITCHES; ++id) {
         options_value(o, id, value, sizeof value);
         options_value(&d, id, usual, sizeof usual);
         if (id == ON_PRESET) { /* those two are told, and the others' defaults follow from them */
-            options_default(&d, preset_find(o->preset), o->vit, o->optimizer);
+            options_default(&d, preset_find(o->preset), o->model, o->optimizer);
             d.optimizer = MEMOPT_OPTIM_ADAMW;
             if (o->weights == WEIGHTS_BF16) d.gradients = MEMOPT_TYPE_BF16;
         }

@@ -8,7 +8,7 @@ static memopt_status step_tensor(void *user, size_t tensor, const void *gradient
 }
 
 static void describe_cpu_model(engine *e, const options *o, const memopt_ops *ops) {
-    describe_model(e, o, ops, o->vit ? add_patches : transformer_add_embedding,
+    describe_model(e, o, ops, is_vit(o) ? add_patches : transformer_add_embedding,
                    o->lean_attention ? NULL : &whole_attention,
                    o->weights == WEIGHTS_BF16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32);
     if (!e->m.fuse) return;

@@ -154,7 +154,7 @@ static memopt_status rank_call(const memopt_tape_call *call) {
 
 /* ---- groups, and what is used when ---- */
 static void rank_groups(rank *r) {
-    const size_t last = r->e->segment_count - 1, outer = r->e->m.vit ? 2 : 1; /* groups of both ends */
+    const size_t last = r->e->segment_count - 1, outer = r->e->m.shape.untied ? 2 : 1; /* groups of both ends */
     size_t i, t;
 
     for (i = 0; i <= last; ++i) {
@@ -164,7 +164,7 @@ static void rank_groups(rank *r) {
         l->layer = r->e->layers[i];
         l->rank = r;
         l->group = i == 0 ? 0 : i == last ? outer - 1 : i - 1 + outer;
-        l->completes = i < last || r->e->m.vit;
+        l->completes = i < last || r->e->m.shape.untied;
         r->calls[i].forward_fn = r->calls[i].backward_fn = rank_call;
         r->calls[i].user = l;
         for (t = part->first_tensor; t < part->first_tensor + part->tensor_count; ++t) {
@@ -708,7 +708,7 @@ static int rank_open_data(rank *r) {
     char *const message = r->e->message;
     const size_t n = sizeof r->e->message;
 
-    if (!r->o.vit && data_open(r->o.data, r->o.vocab, r->o.context, &r->d, message, n)) return 1;
+    if (!is_vit(&r->o) && data_open(r->o.data, r->o.vocab, r->o.context, &r->d, message, n)) return 1;
     return r->o.validate && r->d.file && data_hold_back(&r->d, r->o.context, message, n);
 }
 

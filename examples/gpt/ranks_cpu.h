@@ -205,7 +205,7 @@ static void tell_alone(rank *r, const ranks_plan *p, outcome *out) {
 
     memset(&d, 0, sizeof d);
     touch_stacks(r->here.ops.threads);
-    if (!r->o.vit) (void)data_open(r->o.data, r->o.vocab, r->o.context, &d, e->message, sizeof e->message);
+    if (!is_vit(&r->o)) (void)data_open(r->o.data, r->o.vocab, r->o.context, &d, e->message, sizeof e->message);
     e->beside.process = process_now() + (size_t)x->slow_memory + round64(p->bytes[0].tables);
     e->beside.highest = process_highest();
     data_close(&d);

@@ -31,7 +31,7 @@ static void first_chunk(void *user, size_t chunk_count, memopt_task_fn *fn, void
 /* One step of one layer, of a thousand rows a worker. Of everything only the first chunk is done, which is as large as
    any: what comes out is nonsense, and nobody looks. */
 static int first_products(const options *o, const memopt_ops *ops, data *d, const beside *b, char *message, size_t n) {
-    const size_t rows = 1024 * o->threads, length = o->context + (o->vit ? 1 : 0);
+    const size_t rows = 1024 * o->threads, length = o->context + (is_vit(o) ? 1 : 0);
     memopt_threads one = { 0 };
     options x = *o;
     memopt_ops mine = *ops;

@@ -18,11 +18,16 @@ static double seconds_worked(void) { return seconds_of(CLOCK_PROCESS_CPUTIME_ID)
 static double step_flops(const engine *e, const options *o) { /* of forward and backward, without what is made again */
     const model *m = &e->m;
     const transformer *t = &m->shape;
+    const double length = (double)t->length;
+    const double window = t->window && t->window < t->length ? (double)t->window : length;
+    const double seen = window - window * window / (2 * length); /* by a token, in the middle; documents count for one */
     double products = 0;
     size_t i;
     for (i = 0; i < m->tensor_count; ++i) /* matrices; of the embedding only its use as the head */
-        if (m->tensors[i].columns && stream_of(m, i) != STREAM_POSITIONS) products += (double)m->tensors[i].count;
-    products += 2 * (double)(m->layers * t->width) * (double)t->length / (m->vit ? 1 : 2); /* of attention, a token */
+        if (m->tensors[i].columns && stream_of(m, i) != STREAM_POSITIONS
+            && (stream_of(m, i) != STREAM_TOKENS || !t->untied))
+            products += (double)m->tensors[i].count;
+    products += 2 * (double)(m->layers * transformer_attended_width(t)) * (m->vit ? length : seen); /* of a token */
     return 6 * products * (double)(transformer_rows(t) * o->accumulate);
 }
 

@@ -66,7 +66,8 @@ static void saves_describe(const options *o, char *text, size_t capacity) {
 
 /* ---- what a run that goes on may do in another way ---- */
 static const int saves_settings[] = { ON_BATCH, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_STEPS, ON_SCALE_LR, ON_CLIP,
-                                      ON_DROPOUT, ON_GRADIENTS, ON_VALIDATE, ON_GEMM, ON_DATA };
+                                      ON_DROPOUT, ON_GRADIENTS, ON_VALIDATE, ON_GEMM, ON_DATA, ON_WINDOW,
+                                      ON_DOCUMENTS };
 enum { SAVES_SETTINGS = sizeof saves_settings / sizeof *saves_settings };
 
 static void saves_plain(char *text) { /* the name of a file may be no UTF-8, or be cut off within a character */

@@ -161,7 +161,7 @@ static int trial_open(trial *t, const options *o) {
 
     memset(t, 0, sizeof *t);
     if (open_ops(o, &t->pool, &t->threads, &t->ops, message, n)) return 1;
-    if (!o->vit && data_open(o->data, o->vocab, o->context, &t->d, message, n)) return 1;
+    if (!is_vit(o) && data_open(o->data, o->vocab, o->context, &t->d, message, n)) return 1;
     peak = planned_arena(o, &t->ops, &nothing, message, n);
     if (!peak || engine_open(&t->e, o, &t->ops, peak, &nothing) || init_scale(&t->e)) return 1;
     if (open_feed(&t->e, o, &t->d, 1, 0, 1)) return 1;

@@ -12,9 +12,9 @@ enum {
     LEAST_MLP = 32  /* fewer are made as many */
 };
 
-static size_t head_rows(const options *o) { return o->batch * (o->vit ? 1 : o->context); }
+static size_t head_rows(const options *o) { return o->batch * (is_vit(o) ? 1 : o->context); }
 
-static size_t mlp_rows(const options *o) { return o->batch * (o->context + (o->vit ? 1 : 0)); }
+static size_t mlp_rows(const options *o) { return o->batch * (o->context + (is_vit(o) ? 1 : 0)); }
 
 static size_t chunk_below(size_t rows,
                           size_t chunk) { /* of a power of two: the next that is not all rows; 0: there is none */
@@ -155,7 +155,7 @@ static int open_feed(engine *e, const options *o, data *d, size_t units, size_t 
     shape.units = units;
     shape.rank = rank;
     shape.ranks = ranks;
-    return !o->vit && data_feed(d, &shape, e->ahead, e->message, sizeof e->message);
+    return !is_vit(o) && data_feed(d, &shape, e->ahead, e->message, sizeof e->message);
 }
 
 /* number: of a batch, of those that are trained on, or of those that are not. Without a feed, in a rehearsal and on a

@@ -78,7 +78,7 @@ static int batch_table_main(const options *base) {
             options o = *base;
             const int all = i == 4;
 
-            o.vit = vit;
+            o.model = vit ? MODEL_VIT : MODEL_GPT;
             o.keep = i == 2 || all ? KEEP_OVERHEAD : KEEP_ARENA;
             o.overhead = 0.33;
             o.batch = 1;

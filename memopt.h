@@ -26535,6 +26535,16 @@ V_HOST_FN MEMOPT_I_FLATTEN void V(gemm_tile)(const memopt_i_gemm_tile *t) {
 }
 
 /* bf16 times bf16: both chains of an element are in registers, so a tile is walked by half the rows. */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
+/* A vector that was loaded for all rows. gcc thinks registers are scarcer than they are, and else may load it again for
+   each row, depending on what code there is elsewhere. */
+#  if defined(MEMOPT_I_X86) && !defined(MEMOPT_I_LANES_EMULATED)
+#    define MEMOPT_I_STAYS(x) __asm__("" : "+v"(x))
+#  else
+#    define MEMOPT_I_STAYS(x) ((void)0)
+#  endif
+#endif
+
 #if !defined(MEMOPT_I_WIDTH)
 V_HOST_FN void V(gemm_chains)(const memopt_i_gemm_tile *t) { memopt_i_chain_tile(t); }
 #else
@@ -26572,10 +26582,12 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(chain_sums) V(chain_zero)(void) {
 /* A depth of one chain, `ahead` of where the operands are read. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_step)(V(chain_sums) *s, const float *const *left, size_t step,
                                                const float *right, size_t ahead) {
-    const V(floats) a = V(load)(right + ahead * 2 * V(width));
-    const V(floats) b = V(load)(right + ahead * 2 * V(width) + V(width));
+    V(floats) a = V(load)(right + ahead * 2 * V(width));
+    V(floats) b = V(load)(right + ahead * 2 * V(width) + V(width));
     size_t r;
 
+    MEMOPT_I_STAYS(a);
+    MEMOPT_I_STAYS(b);
     MEMOPT_I_UNROLL_ALL
     for (r = 0; r < V(few); ++r) {
         const V(floats) x = V(set)(left[r][ahead * step]);
@@ -26799,6 +26811,15 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_cross)(__m256 *to, __m256 a, __m256 b, _
     to[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(g, h));
     to[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(g, h));
 }
+
+V_FN void V(gemm_transpose)(float *to, size_t stride, __m256 a, __m256 b, __m256 c, __m256 d) {
+    __m256 x[4];
+    size_t i;
+
+    V(gemm_cross)(x, a, b, c, d);
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i) V(store)(to + i * stride, x[i]);
+}
 #  elif MEMOPT_I_WIDTH == 16
 V_FN __m512 V(gemm_wide)(__m256i x, int type) {
     if (type == MEMOPT_TYPE_F16) return _mm512_cvtph_ps(x);
@@ -26847,6 +26868,7 @@ V_FN float32x4_t V(gemm_get)(const void *p, int type) {
 
 V_FN float32x4_t V(gemm_lift)(const unsigned char *p, size_t step, int type) {
     (void)step;
+    if (type == MEMOPT_TYPE_F32) return vreinterpretq_f32_u8(vld1q_u8(p)); /* or two bf16 a word, anywhere */
     return V(gemm_get)(p, type);
 }
 
@@ -26864,13 +26886,39 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_cross)(float32x4_t *to, float32x4_t a, f
 }
 #  endif
 
-V_FN void V(gemm_transpose)(float *to, size_t stride, V(floats) a, V(floats) b, V(floats) c, V(floats) d) {
-    V(floats) x[4];
+V_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_crossed)(V(floats) *to, const unsigned char *p, size_t stride, int type) {
+    V(gemm_cross)(to, V(gemm_lift)(p, 4 * stride, type), V(gemm_lift)(p + stride, 4 * stride, type),
+                  V(gemm_lift)(p + 2 * stride, 4 * stride, type), V(gemm_lift)(p + 3 * stride, 4 * stride, type));
+}
+
+/* Eight depths of a vector of columns, one after the other `stride` bytes apart. A word of bf16 holds two depths, which
+   become floats by a shift and by a mask: so words are transposed, half as many. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_eight)(V(floats) *to, const unsigned char *p, size_t stride, int type) {
+    const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2;
+    V(floats) pairs[4];
     size_t i;
 
-    V(gemm_cross)(x, a, b, c, d);
-    MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 4; ++i) V(store)(to + i * stride, x[i]);
+#  if MEMOPT_I_WIDTH == 8
+    if (type == MEMOPT_TYPE_BF16) {
+        const unsigned char *column[8];
+
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 8; ++i) column[i] = p + i * stride;
+        V(gemm_cross_bf16)(to, column, 0);
+        return;
+    }
+#  endif
+    if (type == MEMOPT_TYPE_BF16) {
+        V(gemm_crossed)(pairs, p, stride, MEMOPT_TYPE_F32);
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) {
+            to[2 * i] = V(floats_of)(V_SHL(V(bits)(pairs[i]), 16));
+            to[2 * i + 1] = V(floats_of)(V(i_and)(V(bits)(pairs[i]), V(i_set)(0xffff0000u)));
+        }
+        return;
+    }
+    V(gemm_crossed)(to, p, stride, type);
+    V(gemm_crossed)(to + 4, p + 4 * size, stride, type);
 }
 
 /* While a panel is packed, the same place of the next one is fetched. */
@@ -26887,38 +26935,27 @@ V_FN void V(gemm_pack_straight)(float *panel, const memopt_i_gemm_side *s, size_
         }
 }
 
-V_FN void V(gemm_fetch_columns)(const unsigned char *p, size_t stride, size_t ahead) {
+V_FN void V(gemm_fetch_columns)(const unsigned char *p, size_t stride) {
     size_t i;
-    for (i = 0; i < V(width); ++i) MEMOPT_I_FETCH(p, (2 * V(width) + i) * stride + ahead);
+    for (i = 0; i < V(width); ++i) MEMOPT_I_FETCH(p, (2 * V(width) + i) * stride);
 }
 
 V_FN void V(gemm_pack_transposing)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
                                    size_t depth, int type) {
     const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2;
     const size_t stride = s->stride * size;
-    size_t k, i;
+    size_t k, i, d;
 
     for (i = 0; i < n; i += V(width)) {
         const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, j + i, at);
 
-#  if MEMOPT_I_WIDTH == 8
-        if (type == MEMOPT_TYPE_BF16) {
-            const unsigned char *column[8];
+        for (k = 0; k < depth; k += 8, p += 8 * size) {
+            V(floats) x[8];
 
-            for (k = 0; k < 8; ++k) column[k] = p + k * stride;
-            for (k = 0; k < depth; k += 8) {
-                if (k % 32 == 0) V(gemm_fetch_columns)(p, stride, k * size);
-                V(gemm_transpose_bf16)(panel + k * 2 * V(width) + i, 2 * V(width), column, k * size);
-            }
-            continue;
-        }
-#  endif
-        for (k = 0; k < depth; k += 4, p += 4 * size) {
-            if (k * size % 64 == 0) V(gemm_fetch_columns)(p, stride, 0);
-            V(gemm_transpose)(panel + k * 2 * V(width) + i, 2 * V(width), V(gemm_lift)(p, 4 * stride, type),
-                              V(gemm_lift)(p + stride, 4 * stride, type),
-                              V(gemm_lift)(p + 2 * stride, 4 * stride, type),
-                              V(gemm_lift)(p + 3 * stride, 4 * stride, type));
+            if (k * size % 64 == 0) V(gemm_fetch_columns)(p, stride);
+            V(gemm_eight)(x, p, stride, type);
+            MEMOPT_I_UNROLL_ALL
+            for (d = 0; d < 8; ++d) V(store)(panel + (k + d) * 2 * V(width) + i, x[d]);
         }
     }
 }
@@ -26979,20 +27016,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(few_eight)(V(floats) *to, const unsigned char
         for (i = 0; i < 8; ++i) to[i] = V(gemm_get)(p + i * stride, type);
         return;
     }
-#  if MEMOPT_I_WIDTH == 8
-    if (type == MEMOPT_TYPE_BF16) {
-        const unsigned char *column[8];
-
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 8; ++i) column[i] = p + i * stride;
-        V(gemm_cross_bf16)(to, column, 0);
-        return;
-    }
-#  endif
-    MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 8; i += 4, p += 4 * size)
-        V(gemm_cross)(to + i, V(gemm_lift)(p, 4 * stride, type), V(gemm_lift)(p + stride, 4 * stride, type),
-                      V(gemm_lift)(p + 2 * stride, 4 * stride, type), V(gemm_lift)(p + 3 * stride, 4 * stride, type));
+    V(gemm_eight)(to, p, stride, type);
 }
 
 /* Every depth of eight from `first` on, or every second one, into the sums of rows. */

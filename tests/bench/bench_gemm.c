@@ -76,7 +76,9 @@ SET static float V##bench_peak(size_t steps, float seed) {                      
 BENCH_PEAK(memopt_i_v1_, )
 #if defined(MEMOPT_I_X86)
 BENCH_PEAK(memopt_i_v8_, MEMOPT_I_AVX2)
+#  if defined(MEMOPT_I_X86_16)
 BENCH_PEAK(memopt_i_v16_, MEMOPT_I_AVX512)
+#  endif
 #elif defined(MEMOPT_I_NEON)
 BENCH_PEAK(memopt_i_v4_, )
 #endif
@@ -107,8 +109,10 @@ static uint64_t bench_clock(int threads) {
 static void bench_peak_chunk(void *task, size_t chunk, int worker) {
     const int level = memopt_simd_best(); const float seed = 1e-9f * (float)(chunk + 1);
     (void)task; (void)worker;
-#if defined(MEMOPT_I_X86)
+#if defined(MEMOPT_I_X86_16)
     if (level >= MEMOPT_SIMD_AVX512) { bench_sink = memopt_i_v16_bench_peak(BENCH_STEPS, seed); memopt_i_wide_end(level); return; }
+#endif
+#if defined(MEMOPT_I_X86)
     if (level >= MEMOPT_SIMD_AVX2) { bench_sink = memopt_i_v8_bench_peak(BENCH_STEPS, seed); memopt_i_wide_end(level); return; }
 #elif defined(MEMOPT_I_NEON)
     if (level >= MEMOPT_SIMD_NEON) { bench_sink = memopt_i_v4_bench_peak(BENCH_STEPS, seed); return; }

@@ -27008,7 +27008,6 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(few_fetch)(V(few_ahead) *a, const memopt_i_ge
 /* Eight depths of a vector of columns. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(few_eight)(V(floats) *to, const unsigned char *p, size_t stride, int is_straight,
                                               int type) {
-    const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2;
     size_t i;
 
     if (is_straight) {

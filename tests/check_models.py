@@ -1,7 +1,8 @@
 """check_models.py MODEL_TOOL - shapes of examples/parts beside transformers: logits, loss and every gradient.
 
-Small models with random weights, made here: GPT-2, Llama 2 and 3, Mistral, Qwen2, Qwen3, SmolLM, and a Llama with GeGLU;
-some also with documents packed into a row, and two in bf16. Exit status 77: no torch or transformers here."""
+Small models with random weights, made here: GPT-2, Llama 2 and 3, Mistral, Qwen2, Qwen3, Phi-3, SmolLM, and a Llama
+with GeGLU; some also with documents packed into a row, and two in bf16. Where peft is, too, adapters behind a frozen
+block: of a GPT-2 and of a Phi-3, whose matrices are merged as here. Exit status 77: no torch or transformers here."""
 import pathlib
 import struct
 import subprocess
@@ -14,8 +15,14 @@ try:
 except ImportError:
     print("no python3 with torch and transformers here: pip install torch transformers, into an environment of their own")
     sys.exit(77)
+try:
+    import peft
+except ImportError:
+    peft = None
+    print("no peft here: adapters are not compared (pip install peft)")
 
 WIDTH, HEADS, HIDDEN, VOCABULARY, BLOCKS, BATCH, LENGTH = 32, 4, 48, 61, 2, 2, 24
+RANK, ALPHA = 4, 6  # of adapters
 BOUND = 2e-5  # of the largest element
 
 
@@ -39,6 +46,7 @@ MODELS = {
     "qwen2": lambda: llama_like("Qwen2"),
     "qwen3": lambda: llama_like("Qwen3", head_dim=16),
     "geglu": lambda: llama_like("Llama", hidden_act="gelu_pytorch_tanh"),
+    "phi3": lambda: llama_like("Phi3", pad_token_id=None),
     "smollm": lambda: llama_like("Llama", tie_word_embeddings=True, num_key_value_heads=1),
 }
 
@@ -64,14 +72,16 @@ def llama_tensors(model):
     for b in m.layers:
         a = b.self_attn
         yield b.input_layernorm.weight
-        yield from (a.q_proj.weight, a.k_proj.weight, a.v_proj.weight)
-        if a.q_proj.bias is not None:
-            yield from (a.q_proj.bias, a.k_proj.bias, a.v_proj.bias)
+        parts = (a.qkv_proj,) if hasattr(a, "qkv_proj") else (a.q_proj, a.k_proj, a.v_proj)
+        yield from (p.weight for p in parts)
+        yield from (p.bias for p in parts if p.bias is not None)
         yield a.o_proj.weight
         if hasattr(a, "q_norm"):
             yield from (a.q_norm.weight, a.k_norm.weight)
         yield b.post_attention_layernorm.weight
-        yield from (b.mlp.gate_proj.weight, b.mlp.up_proj.weight, b.mlp.down_proj.weight)
+        yield from ((b.mlp.gate_up_proj.weight,) if hasattr(b.mlp, "gate_up_proj") else
+                    (b.mlp.gate_proj.weight, b.mlp.up_proj.weight))
+        yield b.mlp.down_proj.weight
     yield m.norm.weight
     if model.lm_head.weight is not m.embed_tokens.weight:
         yield model.lm_head.weight
@@ -84,16 +94,35 @@ def shape_of(name, model):
         return dict(s, positions=32, eps=1e-5)
     a = model.model.layers[0].self_attn
     s.update(rms=1, swiglu=int(name != "geglu"), geglu=int(name == "geglu"), rotary=1, no_bias=1,
-             untied=int(not c.tie_word_embeddings), hidden=HIDDEN, kv_heads=c.num_key_value_heads, eps=c.rms_norm_eps, head_width=a.head_dim,
+             untied=int(not c.tie_word_embeddings), hidden=HIDDEN, kv_heads=c.num_key_value_heads,
+             eps=c.rms_norm_eps, head_width=a.head_dim,
              frequencies=" ".join(repr(f) for f in model.model.rotary_emb.inv_freq.double().tolist()),
-             magnitude=model.model.rotary_emb.attention_scaling, qkv_bias=int(a.q_proj.bias is not None),
+             magnitude=model.model.rotary_emb.attention_scaling,
+             qkv_bias=int(hasattr(a, "q_proj") and a.q_proj.bias is not None),
              qk_norm=int(hasattr(a, "q_norm")))
     if name == "mistral":
         s["window"] = c.sliding_window
     return s
 
 
-def run(tool, name, starts, bf16):
+def add_adapters(name, model):
+    """To the last block, by peft; A and B of each matrix, in our order. What is in front is frozen."""
+    names = ("c_attn", "c_proj", "c_fc") if name == "gpt2" else ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
+    peft.get_peft_model(model, peft.LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=list(names), bias="none",
+                                               layers_to_transform=[BLOCKS - 1], fan_in_fan_out=name == "gpt2"))
+    if name == "gpt2":
+        b = model.transformer.h[BLOCKS - 1]
+        layers = (b.attn.c_attn, b.attn.c_proj, b.mlp.c_fc, b.mlp.c_proj)
+    else:
+        b = model.model.layers[BLOCKS - 1]
+        layers = (b.self_attn.qkv_proj, b.self_attn.o_proj, b.mlp.gate_up_proj, b.mlp.down_proj)
+    adapters = [x["default"].weight for layer in layers for x in (layer.lora_A, layer.lora_B)]
+    for x in adapters:
+        x.data.normal_(0, 0.2)
+    return adapters
+
+
+def run(tool, name, starts, bf16, adapts=False):
     torch.manual_seed(1)
     model = MODELS[name]().float()
     for p in model.parameters():  # biases and scales as well
@@ -104,6 +133,10 @@ def run(tool, name, starts, bf16):
     targets = torch.randint(0, VOCABULARY, (BATCH, LENGTH))
     targets[0, 3] = targets[1, 17] = -100
     shape = shape_of(name, model)
+    tensors = list(gpt2_tensors(model) if name == "gpt2" else llama_tensors(model))
+    trained = add_adapters(name, model) if adapts else tensors
+    if adapts:
+        shape.update(adapter_rank=RANK, adapter_scale=ALPHA / RANK, front=BLOCKS - 1)
     pieces = [(r, 0, LENGTH) for r in range(BATCH)]
     if starts:
         shape["starts"] = " ".join(map(str, starts))
@@ -117,7 +150,6 @@ def run(tool, name, starts, bf16):
         logits[row, a:b] = model(ids[row:row + 1, a:b]).logits[0]
     loss = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY), targets.reshape(-1))
     loss.backward()
-    tensors = list(gpt2_tensors(model) if name == "gpt2" else llama_tensors(model))
     ours = lambda x, f: numbers(f(x[0]).t()) if isinstance(x, tuple) else numbers(f(x))
     with tempfile.TemporaryDirectory() as folder:
         at = pathlib.Path(folder)
@@ -125,6 +157,8 @@ def run(tool, name, starts, bf16):
         put = lambda name, x: (at / name).write_bytes(struct.pack(f"<{len(x)}{'f' if x.is_floating_point() else 'i'}",
                                                                   *x.tolist()))
         put("weights", torch.cat([ours(x, lambda y: y) for x in tensors]))
+        if adapts:
+            put("adapters", torch.cat([numbers(x) for x in trained]))
         put("ids", ids.reshape(-1).int())
         put("targets", targets.reshape(-1).clamp(min=-1).int())
         said = subprocess.run([tool, folder], capture_output=True, text=True)
@@ -133,13 +167,14 @@ def run(tool, name, starts, bf16):
             return False
         got = lambda name: torch.frombuffer(bytearray((at / name).read_bytes()), dtype=torch.float32)
         got_logits, got_gradients = got("logits"), got("gradients")
-    want = torch.cat([ours(x, lambda y: y.grad if y.grad is not None else torch.zeros_like(y)) for x in tensors])
+    want = torch.cat([ours(x, lambda y: y.grad if y.grad is not None else torch.zeros_like(y)) for x in trained])
     off = lambda x, y: float((x - y).abs().max() / y.abs().max())
     figures = (abs(float(said.stdout) / loss.item() - 1), off(got_logits, logits.detach().reshape(-1)),
                off(got_gradients, want))
     # bf16: the bound of tests, a hundred roundings of a few numbers each
     good = all(f <= (0.05 if bf16 else b) for f, b in zip(figures, (1e-5, BOUND, BOUND)))
-    print(f"{name:8}{' documents' if starts else ''}{' bf16' if bf16 else ''}: off by {figures[0]:.1e} (loss), "
+    print(f"{name:8}{' documents' if starts else ''}{' bf16' if bf16 else ''}"
+          f"{' adapters' if adapts else ''}: off by {figures[0]:.1e} (loss), "
           f"{figures[1]:.1e} (logits), {figures[2]:.1e} (gradients){'' if good else ': TOO MUCH'}")
     return good
 
@@ -148,4 +183,5 @@ tool = sys.argv[1]
 good = [run(tool, name, None, False) for name in MODELS]
 good += [run(tool, name, [0, 5, 6, 24, 40, 48], False) for name in ("llama3", "mistral", "qwen3")]
 good += [run(tool, name, None, True) for name in ("llama2", "qwen3")]
+good += [run(tool, name, None, False, True) for name in ("gpt2", "phi3") if peft]
 sys.exit(not all(good))

@@ -1040,6 +1040,219 @@ static void parts_adapter_refuses(void) {
     parts_adapted_free(t);
 }
 
+/* ---- a network's adapters, and what lies in front of them ---- */
+enum { TUNED_MAX = 4000, TUNED_RANK = 2, TUNED_BLOCK = 32, TUNED_SEGMENTS = 2 * PARTS_BLOCKS + 2, TUNED_HOW_DONE = 1, TUNED_HOW_CODES = 2 };
+typedef struct parts_tuned { /* of the blocks of parts_one, those from `first` on have adapters */
+    size_t first, count, front_count, adapters;
+    float a[TUNED_MAX], grad[TUNED_MAX], absmax[PARTS_MAX / TUNED_BLOCK], hidden[PARTS_ROWS * 64]; uint8_t codes[PARTS_MAX];
+    memopt_optim_tensor optim[8 * PARTS_BLOCKS];
+    memopt_tape_layer front_layers[TUNED_SEGMENTS], layers[TUNED_SEGMENTS]; memopt_segment front_segments[TUNED_SEGMENTS], segments[TUNED_SEGMENTS];
+    memopt_tape *front, *tape; size_t done, forward_uses, backward_uses, made, others; int is_backward;
+} parts_tuned;
+static parts_tuned parts_tune;
+static memopt_status parts_tuned_done(void *user, size_t tensor, const void *gradients) {
+    parts_tuned *x = (parts_tuned *)user; const memopt_optim_tensor *o = &x->optim[tensor];
+    CHECK(o->count && o->columns && !o->gradients);
+    memcpy(x->grad + ((const float *)o->weights - x->a), gradients, o->count * sizeof(float));
+    ++x->done;
+    return MEMOPT_OK;
+}
+static void parts_tuned_add(parts_tuned *x, parts_model *m, transformer_chain *front, transformer_chain *chain) {
+    size_t i;
+    transformer_add_embedding(front, &m->embedding);
+    for (i = 0; i < m->blocks; ++i) transformer_add_block(i < x->first ? front : chain, &m->block[i]);
+    transformer_add_head(chain, &m->head, &m->embedding);
+}
+static void parts_tuned_code(parts_tuned *x, parts_model *m, size_t block, uint8_t *codes, float *absmax) { /* and the weights become what they decode to */
+    const transformer_part *const part[2] = { &m->block[block].attention, &m->block[block].mlp }; size_t i, k; transformer_lists lists; plain_engine p; plain_block b;
+    memset(&p, 0, sizeof p); p.m = m; p.t = &m->t;
+    plain_numbers(&p, &b, 2 - (size_t)m->t.rotary + block * plain_per(&m->t));
+    for (i = 0; i < 4; ++i) {
+        const size_t tensor = i == 0 ? b.qkv[0] : i == 1 ? b.project[0] : i == 2 ? b.up[0] : b.down[0];
+        float *w = m->weights + m->first[tensor];
+        transformer_list_part(part[i / 2], i < 2 ? transformer_attention_tensors : transformer_mlp_tensors, &lists);
+        k = lists.list[i % 2 ? TRANSFORMER_PROJECT : TRANSFORMER_QKV].first;
+        CHECK(k % TUNED_BLOCK == 0 && part[i / 2]->codes >= codes && part[i / 2]->codes + k + m->count[tensor] <= x->codes + sizeof x->codes);
+        k += (size_t)(part[i / 2]->codes - codes);
+        CHECK(memopt_quantize_f32(codes + k, absmax + k / TUNED_BLOCK, w, m->count[tensor], m->t.quantized_map, TUNED_BLOCK, NULL) == MEMOPT_OK);
+        CHECK(memopt_dequantize_f32(w, codes + k, absmax + k / TUNED_BLOCK, m->count[tensor], m->t.quantized_map, TUNED_BLOCK, NULL) == MEMOPT_OK);
+    }
+}
+/* The weights that are no matrices of blocks, side by side, as the chains of a network with codes have them. */
+static float *parts_tuned_squeeze(parts_model *m) {
+    static float squeezed[PARTS_MAX]; const size_t ends = 2 - (size_t)m->t.rotary; size_t i, at = 0;
+    for (i = 0; i < m->tensors; ++i) {
+        const int is_matrix = m->optim[i].columns && i >= ends && i < ends + m->blocks * plain_per(&m->t);
+        if (!is_matrix) { memcpy(squeezed + at, m->weights + m->first[i], m->count[i] * sizeof(float)); at += m->count[i]; }
+    }
+    return squeezed;
+}
+/* Both chains, in arrays of which the front has `elements` and `codes`. */
+static void parts_tuned_place(parts_tuned *x, parts_model *m, float *weights, size_t elements, size_t codes, int how) {
+    transformer_chain front, chain;
+    memset(&front, 0, sizeof front); memset(&chain, 0, sizeof chain);
+    front.shape = chain.shape = &m->t; front.front = 1;
+    front.weights = weights; chain.weights = weights + elements;
+    front.codes = x->codes; chain.codes = x->codes + codes; front.absmax = x->absmax; chain.absmax = x->absmax + codes / TUNED_BLOCK;
+    front.layers = x->front_layers; front.segments = x->front_segments; chain.layers = x->layers; chain.segments = x->segments;
+    chain.adapters = x->a; chain.tensors = x->optim; chain.adapter_gradients = how & TUNED_HOW_DONE ? NULL : x->grad;
+    parts_tuned_add(x, m, &front, &chain);
+    x->front_count = front.count; x->count = chain.count;
+    CHECK(front.elements == elements && front.code_elements == codes && chain.adapter_elements == x->adapters);
+}
+static void parts_tuned_open(parts_tuned *x, parts_model *m, transformer t, size_t blocks, size_t first, int how) {
+    transformer_chain front, chain; memopt_tape_desc d; memopt_error why; uint64_t seed = 9; size_t i;
+    parts_open(m, &t, blocks, 0);
+    memset(x, 0, sizeof *x); memset(&front, 0, sizeof front); memset(&chain, 0, sizeof chain); memset(&why, 0, sizeof why);
+    x->first = first;
+    m->t.adapter_rank = TUNED_RANK; m->t.adapter_scale = 1.5f;
+    if (how & TUNED_HOW_CODES) { m->t.quantized_block = TUNED_BLOCK; m->t.quantized_map = MEMOPT_QUANT_LINEAR; }
+    if (how & TUNED_HOW_DONE) { m->t.done_fn = parts_tuned_done; m->t.user = x; }
+    front.shape = chain.shape = &m->t; front.front = 1;
+    parts_tuned_add(x, m, &front, &chain); /* counts */
+    CHECK(!front.adapter_elements && !front.tensor_count && chain.tensor_count == 8 * (blocks - first) && chain.adapter_elements <= TUNED_MAX);
+    CHECK(how & TUNED_HOW_CODES ? front.code_elements % TUNED_BLOCK == 0 && front.code_elements + chain.code_elements <= PARTS_MAX
+                                : front.elements + chain.elements == m->total && !chain.code_elements);
+    x->adapters = chain.adapter_elements;
+    for (i = 0; i < x->adapters; ++i) x->a[i] = 0.3f * ((float)test_below(&seed, 2001) / 1000 - 1);
+    parts_tuned_place(x, m, how & TUNED_HOW_CODES ? parts_tuned_squeeze(m) : m->weights, front.elements, front.code_elements, how);
+    for (i = 0; i < blocks && (how & TUNED_HOW_CODES); ++i)
+        parts_tuned_code(x, m, i, i < first ? x->codes : x->codes + front.code_elements, i < first ? x->absmax : x->absmax + front.code_elements / TUNED_BLOCK);
+    m->head.targets = m->targets; m->head.chunk = 5;
+    CHECK(memopt_tape_describe(x->front_layers, x->front_segments, x->front_count, &why) == MEMOPT_OK && memopt_tape_describe(x->layers, x->segments, x->count, &why) == MEMOPT_OK);
+    memset(&d, 0, sizeof d);
+    d.layers = x->front_layers; d.chain.segments = x->front_segments; d.chain.count = x->front_count; d.chain.input_bytes = transformer_rows(&m->t) * sizeof(int32_t); d.error = &why;
+    d.budget = SIZE_MAX;
+    CHECK(memopt_tape_open(&d, &x->front) == MEMOPT_OK);
+    d.layers = x->layers; d.chain.segments = x->segments; d.chain.count = x->count; d.chain.input_bytes = transformer_bytes(&m->t, m->t.width);
+    CHECK(memopt_tape_open(&d, &x->tape) == MEMOPT_OK);
+}
+static void parts_tuned_pass(parts_tuned *x, parts_model *m) {
+    CHECK(memopt_tape_evaluate(x->front, m->ids, x->hidden) == MEMOPT_OK);
+    CHECK(memopt_tape_forward(x->tape, x->hidden) == MEMOPT_OK);
+    x->is_backward = 1;
+    CHECK(memopt_tape_backward(x->tape, NULL, NULL) == MEMOPT_OK);
+}
+static void parts_tuned_close(parts_tuned *x) { memopt_tape_destroy(x->front); memopt_tape_destroy(x->tape); }
+/* Matrices of adapted blocks become W + s B A, where A and B are those of `a`, in their order. */
+static void parts_tuned_merge(const parts_tuned *x, const parts_model *m, const double *a, double *w) {
+    size_t l, k, i, j, r; plain_engine p; plain_block b;
+    memset(&p, 0, sizeof p); p.m = m; p.t = &m->t;
+    for (i = 0; i < m->total; ++i) w[i] = (double)m->weights[i];
+    for (l = x->first; l < m->blocks; ++l) {
+        plain_numbers(&p, &b, 2 - (size_t)m->t.rotary + l * plain_per(&m->t));
+        for (k = 0; k < 4; ++k) {
+            const size_t tensor = k == 0 ? b.qkv[0] : k == 1 ? b.project[0] : k == 2 ? b.up[0] : b.down[0], n = m->optim[tensor].columns, rows = m->count[tensor] / n;
+            const double *other = a + TUNED_RANK * n;
+            for (i = 0; i < rows; ++i) for (j = 0; j < n; ++j) for (r = 0; r < TUNED_RANK; ++r) w[m->first[tensor] + i * n + j] += 1.5 * other[i * TUNED_RANK + r] * a[r * n + j];
+            a = other + rows * TUNED_RANK;
+        }
+    }
+}
+/* Loss and gradients of A and B against differences of the exact loss of the merged network. */
+static void parts_tuned_exact(transformer t, size_t hidden, size_t first, int how) {
+    static double a[TUNED_MAX], w[PARTS_MAX], want[TUNED_MAX]; parts_tuned *x = &parts_tune; parts_model *m = &parts_one; double largest = 0, exact; size_t i;
+    t.batch = 2; t.length = 5; t.width = 8; t.heads = 2; t.kv_heads = t.kv_heads ? 1 : 0; t.hidden = hidden; t.vocabulary = 11;
+    if (t.padded) { t.padded = 12; t.positions = 6; }
+    parts_tuned_open(x, m, t, 2, first, how);
+    parts_tuned_pass(x, m);
+    for (i = 0; i < x->adapters; ++i) a[i] = (double)x->a[i];
+    parts_tuned_merge(x, m, a, w);
+    exact = exact_loss(m, w, NULL);
+    CHECK(fabs(m->head.loss - exact) < 1e-7 * exact);
+    for (i = 0; i < x->adapters; ++i) {
+        const double at = a[i], step = 1e-5; double more;
+        a[i] = at + step; parts_tuned_merge(x, m, a, w); more = exact_loss(m, w, NULL);
+        a[i] = at - step; parts_tuned_merge(x, m, a, w); want[i] = (more - exact_loss(m, w, NULL)) / (2 * step);
+        a[i] = at;
+        if (fabs(want[i]) > largest) largest = fabs(want[i]);
+    }
+    CHECK(largest > 0 && (!(how & TUNED_HOW_DONE) || x->done == 8 * (2 - first)));
+    for (i = 0; i < x->adapters; ++i) CHECK_AT(fabs((double)x->grad[i] - want[i]) < 2e-6 * largest, i);
+    parts_tuned_close(x);
+}
+static void parts_tuned_exacts(void) {
+    static const size_t starts[4] = { 0, 3, 7, 10 }; static const int32_t positions[10] = { 0, 1, 2, 0, 1, 2, 3, 0, 1, 2 };
+    transformer t = parts_packed();
+    parts_tuned_exact(parts_gpt(), 0, 0, 0);
+    parts_tuned_exact(parts_gpt(), 0, 1, TUNED_HOW_DONE);
+    parts_tuned_exact(parts_llama(), 10, 1, 0);
+    parts_tuned_exact(parts_gpt(), 0, 1, TUNED_HOW_CODES);
+    parts_tuned_exact(parts_llama(), 10, 0, TUNED_HOW_CODES | TUNED_HOW_DONE);
+    t.documents = 3; t.starts = starts; t.rotary_positions = positions; t.head_width = 6;
+    parts_tuned_exact(t, 10, 1, 0);
+}
+/* Of products: those that read a block's frozen matrix, those that write gradients of adapters. */
+static memopt_status parts_tuned_multiply(void *user, const memopt_product *p, const memopt_threads *threads, void *scratch) {
+    parts_tuned *x = (parts_tuned *)user; const parts_model *m = &parts_one; memopt_gemm own; size_t i;
+    const size_t ends = 2 - (size_t)m->t.rotary;
+    for (i = ends; i < ends + m->blocks * plain_per(&m->t); ++i)
+        if (m->optim[i].columns && p->right == m->weights + m->first[i]) { if (x->is_backward) ++x->backward_uses; else ++x->forward_uses; }
+    for (i = 0; i < 8 * (m->blocks - x->first); ++i) if (p->result == x->optim[i].gradients) ++x->made;
+    if ((const float *)p->result >= m->gradients && (const float *)p->result < m->gradients + PARTS_MAX) ++x->others;
+    if (memopt_gemm_resolve(NULL, &own)) return MEMOPT_ERR_ARGUMENT;
+    return own.multiply_fn(own.user, p, threads, scratch);
+}
+/* What is in front costs no product on the way back, and no byte between forward and backward. */
+static void parts_tuned_front(void) {
+    parts_tuned *x = &parts_tune; parts_model *m = &parts_one; size_t first, peak[3], evaluate[3], count, i, backwards; memopt_gemm own; transformer_tensor list[TRANSFORMER_TENSORS_MAX]; const memopt_action *actions;
+    CHECK(memopt_gemm_resolve(NULL, &own) == MEMOPT_OK);
+    memset(list, 0, sizeof list);
+    for (first = 0; first < 3; ++first) {
+        transformer t = first ? parts_llama() : parts_gpt();
+        t.ops.gemm = own; t.ops.gemm.multiply_fn = parts_tuned_multiply; t.ops.gemm.user = x;
+        parts_tuned_open(x, m, t, first + 1, first, 0); /* one block has adapters */
+        parts_tuned_pass(x, m);
+        CHECK_AT(x->forward_uses == 4 * (first + 1) && x->backward_uses == 3 && x->made == 8 && !x->others, first); /* not that of the first matrix */
+        actions = memopt_tape_actions(x->tape, &count);
+        for (backwards = i = 0; i < count; ++i) backwards += actions[i].op == MEMOPT_ACTION_BACKWARD;
+        CHECK_AT(backwards == 3 && x->front_count == 1 + 2 * first, first);
+        { /* costs: a product forward and one back with each frozen weight, three more with each adapter's */
+            const double rows = (double)transformer_rows(&t), frozen = (double)transformer_mlp_tensors(&t, list), of_adapters = 2 * ((double)list[TRANSFORMER_UP].columns
+                + (double)(list[TRANSFORMER_UP].count / list[TRANSFORMER_UP].columns) + (double)list[TRANSFORMER_DOWN].columns + (double)t.width);
+            CHECK(x->segments[1].forward_cost == rows * (frozen + of_adapters) && x->segments[1].backward_cost == rows * (frozen + 3 * of_adapters));
+            CHECK(x->segments[2].backward_cost == 2 * rows * (double)t.width * (double)transformer_padded(&t));
+        }
+        peak[first] = memopt_tape_get_stats(x->tape).peak; evaluate[first] = memopt_tape_get_stats(x->front).evaluate_peak;
+        for (i = 0; i < x->front_count; ++i) CHECK_AT(!x->front_segments[i].grad_bytes && !x->front_segments[i].backward_scratch, i);
+        parts_tuned_close(x);
+    }
+    CHECK(peak[1] == peak[2] && evaluate[1] == evaluate[2]); /* one and two blocks in front */
+}
+/* The bits of codes are those of what they decode to; those of few bytes those of many; and chunks of the MLP change none. */
+static void parts_tuned_bits(void) {
+    static float want[TUNED_MAX], decoded[PARTS_MAX]; parts_tuned *x = &parts_tune; parts_model *m = &parts_one; size_t i, k, n; double loss;
+    for (k = 0; k < 2; ++k) {
+        const transformer t = k ? parts_llama() : parts_gpt(); transformer u = t; memopt_tape_desc d; memopt_tape *lean = NULL; size_t least = 0;
+        parts_tuned_open(x, m, t, 3, 1, TUNED_HOW_CODES);
+        parts_tuned_pass(x, m);
+        n = x->adapters; loss = m->head.loss;
+        memcpy(want, x->grad, sizeof want); memcpy(decoded, m->weights, sizeof decoded);
+        parts_tuned_close(x);
+        u.mlp_chunk = 5; u.batch = 8; /* 40 rows or more: two chunks */
+        for (i = 0; i < 2; ++i) {
+            parts_tuned_open(x, m, t, 3, 1, 0);
+            memcpy(m->weights, decoded, sizeof decoded);
+            memset(&d, 0, sizeof d);
+            d.layers = x->layers; d.chain.segments = x->segments; d.chain.count = x->count; d.chain.input_bytes = transformer_bytes(&m->t, m->t.width);
+            CHECK(memopt_tape_min_budget(&d, &least) == MEMOPT_OK);
+            d.budget = least;
+            if (i) { CHECK(memopt_tape_open(&d, &lean) == MEMOPT_OK); memopt_tape_destroy(x->tape); x->tape = lean; }
+            parts_tuned_pass(x, m);
+            CHECK_AT(n == x->adapters && m->head.loss == loss && !memcmp(want, x->grad, n * sizeof *want), 2 * k + i);
+            parts_tuned_close(x);
+        }
+        for (i = 0; i < 2; ++i) {
+            u.mlp_chunk = i ? 5 : 0;
+            parts_tuned_open(x, m, u, 2, 1, 0);
+            parts_tuned_pass(x, m);
+            CHECK_AT(!i || (m->head.loss == loss && !memcmp(want, x->grad, x->adapters * sizeof *want)), k);
+            loss = m->head.loss; memcpy(want, x->grad, sizeof want);
+            parts_tuned_close(x);
+        }
+    }
+}
+
 static void test_parts(void) {
     RUN(parts_same_bits);
     RUN(parts_options);
@@ -1055,6 +1268,9 @@ static void test_parts(void) {
     RUN(parts_adapter_merge);
     RUN(parts_adapter_quantized);
     RUN(parts_adapter_refuses);
+    RUN(parts_tuned_exacts);
+    RUN(parts_tuned_front);
+    RUN(parts_tuned_bits);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_parts(); return test_totals(); }

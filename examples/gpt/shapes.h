@@ -1,5 +1,5 @@
-/* shapes.h - what --model names: the fields of transformer.h that differ from one network to the next, as those of a
-   published model have them. Layers, width, heads, context and vocabulary are switches of their own. Part of options.h. */
+/* shapes.h - what --model names: the fields of transformer.h that differ from one network to the next, as a published
+   model has them. Layers, width, heads, context and vocabulary are switches of their own. Part of options.h. */
 #ifndef GPT_SHAPES_H
 #define GPT_SHAPES_H
 

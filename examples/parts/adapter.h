@@ -4,6 +4,7 @@
                   layer's own gradients of weights and bias are not made: no product, no memory.
    How to use     Fill in a memopt_linear as ever (its grad_weights, grad_bias stay NULL) and an adapter, and call
                   adapter_forward() and adapter_backward() in place of memopt_linear_forward() and _backward().
+                  A whole network's: adapter_rank of transformer.h.
                   adapter_merge() writes weights + scale B A, rounded once. The layer's weights may be of 8 bits
                   (memopt_linear.quantized): to merge, decode them first.
    What it costs  Kept from forward to backward: rows x rank floats. Beside it: adapter_work_bytes(), shared by all
@@ -127,12 +128,12 @@ static inline void adapter_times(float *x, size_t n, float factor) {
 }
 
 /* ---- the input that the adapter sees, some rows at a time ---- */
-static inline const void *adapter_at(const void *data, memopt_type type, size_t i) {
-    return (const unsigned char *)data + i * memopt_type_bytes(type);
+static inline const void *adapter_at(const void *array, memopt_type type, size_t i) {
+    return (const unsigned char *)array + i * memopt_type_bytes(type);
 }
 
 static inline size_t adapter_step(const adapter *a, size_t rows) {
-    return a->rate > 0 && rows > ADAPTER_ROWS ? ADAPTER_ROWS : rows;
+    return a->rate > 0 && rows > ADAPTER_ROWS ? (size_t)ADAPTER_ROWS : rows;
 }
 
 /* Of `rows` rows from a row on. */

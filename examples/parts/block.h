@@ -13,13 +13,15 @@
                   whatever the depth. Of a block that ends a chain the gradient that you hand in is written over; set
                   grad_in_place of its segment to 0 to keep it. With mlp_chunk rows at a time the MLP keeps nothing
                   beside its output, and its scratch is 9 or 13 planes of so many rows.
+                  With adapters: 4 bytes for each row and number of the rank more in forward's scratch, 8 in backward's.
    What it costs  A backward computes the norm, the activation and the scores of attention once more; no product with
-                  weights is made twice; with mlp_chunk, the first one of the MLP is.
+                  weights is made twice; with mlp_chunk, the first one of the MLP is. Where adapters are trained it makes none
+                  for gradients of weights, but five of their rank for each adapter.
    How to use     See transformer.h: transformer_add_block(&chain, &block). Its weights, the attention half's and then
                   the MLP half's, are one array. QKV has the rows of the queries, head by head, then of the keys, then
-                  of the values; UP, with SwiGLU or GeGLU, the rows of the gate, then of up. Rotary pairs are i and i + half, as
-                  in Llama's checkpoints from Hugging Face. Dropout is that of the residual stream; attention has none
-                  of its own, and works by whole rows of scores. Another one can take its place: see
+                  of the values; UP, with SwiGLU or GeGLU, the rows of the gate, then of up. Rotary pairs are i and
+                  i + half, as in Llama's checkpoints from Hugging Face. Dropout is that of the residual stream; attention
+                  has none of its own, and works by whole rows of scores. Another one can take its place: see
                   transformer_attention_fns. */
 #ifndef PARTS_BLOCK_H
 #define PARTS_BLOCK_H
@@ -200,11 +202,12 @@ static inline memopt_status transformer_attention_forward(const memopt_tape_call
     if (!t->head_width && t->heads && t->width % t->heads)
         return transformer_refuse(call, "heads do not divide the width");
     if (t->attention) t->attention->take_fn(call, &attention, room);
+    transformer_take_low(&w);
     w.ops = memopt_ops_in(call, &t->ops);
     rotary.input = rotary.output = turned;
     attention.output = attended;
     s = transformer_norm_forward(&w, TRANSFORMER_NORM_SCALE, call->input, attended, NULL);
-    if (!s) s = memopt_linear_forward(&w.ops, &linear);
+    if (!s) s = transformer_linear_forward(&w, TRANSFORMER_QKV, &linear);
     if (!s) s = transformer_heads_forward(&w, qkv, turned, NULL);
     if (!s && t->rotary) s = memopt_rotary_forward(&w.ops, &rotary);
     if (s) return s;
@@ -230,6 +233,7 @@ static inline memopt_status transformer_attention_backward(const memopt_tape_cal
     memopt_status s;
 
     if (t->attention) t->attention->take_fn(call, &attention, room);
+    transformer_take_low(&w);
     w.ops = memopt_ops_in(call, &t->ops);
     s = transformer_half_backward(&w, grad_qkv, &grad); /* attended becomes its own gradient: */
     if (!s) s = transformer_linear_backward(&w, TRANSFORMER_PROJECT, attended, grad, attended);
@@ -247,7 +251,9 @@ static inline memopt_status transformer_attention_backward(const memopt_tape_cal
     if (!s && t->rotary) s = memopt_rotary_backward(&w.ops, &rotary);
     if (!s) s = transformer_heads_backward(&w, qkv, of_heads, grad_qkv);
     if (!s) s = transformer_norm_forward(&w, TRANSFORMER_NORM_SCALE, call->input, attended, statistics);
-    if (!s) s = transformer_linear_backward(&w, TRANSFORMER_QKV, attended, grad_qkv, attended);
+    if (!s)
+        s = transformer_linear_backward(&w, TRANSFORMER_QKV, attended, grad_qkv,
+                                        transformer_reaches_back(&w) ? attended : NULL);
     if (!s) s = transformer_half_end(&w, statistics, attended);
     return transformer_done(&w, s);
 }
@@ -289,8 +295,8 @@ static inline memopt_status transformer_activation(const transformer_work *w, vo
                             : memopt_activation_forward(&w->ops, &gelu);
 }
 
-/* From the gradient of the rows after DOWN to that at up: a gated one comes to lie at up, GELU's, inside the product, at
-   hidden. */
+/* From the gradient of the rows after DOWN to that at up: a gated one comes to lie at up, GELU's, inside the product,
+   at hidden. */
 static inline memopt_status transformer_down_backward(const transformer_work *w, const void *grad, void *up,
                                                       void *hidden) {
     const memopt_activation inside = transformer_is_gated(w->shape) ? MEMOPT_ACTIVATION_NONE : MEMOPT_ACTIVATION_GELU;
@@ -323,16 +329,17 @@ static inline int transformer_mlp_next(transformer_work *w, size_t *end) {
 
 static inline memopt_status transformer_mlp_rows_forward(const transformer_work *w, void *up, void *hidden) {
     void *normed = transformer_row(w, w->call->output); /* until the result */
-    memopt_linear linear = transformer_linear(w, TRANSFORMER_UP, normed, transformer_is_gated(w->shape) ? up : hidden);
+    const int inside = !transformer_is_gated(w->shape) && !w->part->rank;
+    memopt_linear linear = transformer_linear(w, TRANSFORMER_UP, normed, inside ? hidden : up);
     memopt_status s = transformer_norm_forward(w, TRANSFORMER_NORM_SCALE, transformer_row(w, w->call->input), normed,
                                                NULL);
 
-    if (!transformer_is_gated(w->shape)) { /* GELU inside the product; what goes into it is only kept for a backward */
+    if (inside) { /* GELU inside the product; what goes into it is only kept for a backward */
         linear.activation = MEMOPT_ACTIVATION_GELU;
         linear.pre_activation = up;
     }
-    if (!s) s = memopt_linear_forward(&w->ops, &linear);
-    if (!s && transformer_is_gated(w->shape)) s = transformer_activation(w, up, hidden);
+    if (!s) s = transformer_linear_forward(w, TRANSFORMER_UP, &linear);
+    if (!s && !inside) s = transformer_activation(w, up, hidden);
     return s ? s : transformer_half_forward(w, hidden);
 }
 
@@ -348,8 +355,9 @@ static inline memopt_status transformer_mlp_forward(const memopt_tape_call *call
     if (t->swiglu && t->geglu) return transformer_refuse(call, "swiglu and geglu are both set");
     w.rows = transformer_mlp_rows(t);
     up = transformer_take(&w, kept ? MEMOPT_TAPE_SAVED : MEMOPT_TAPE_SCRATCH,
-                          kept || transformer_is_gated(t) ? transformer_up_width(t) : 0);
+                          kept || transformer_is_gated(t) || w.part->rank ? transformer_up_width(t) : 0);
     hidden = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_hidden(t));
+    transformer_take_low(&w);
     w.ops = memopt_ops_in(call, &t->ops);
     while (!s && transformer_mlp_next(&w, &end)) s = transformer_mlp_rows_forward(&w, up, hidden);
     return s;
@@ -364,7 +372,7 @@ static inline memopt_status transformer_mlp_rows_backward(const transformer_work
     memopt_status s = MEMOPT_OK;
 
     if (again) s = transformer_norm_forward(w, TRANSFORMER_NORM_SCALE, input, plane, NULL);
-    if (!s && again) s = memopt_linear_forward(&w->ops, &linear);
+    if (!s && again) s = transformer_linear_forward(w, TRANSFORMER_UP, &linear);
     if (!s) s = transformer_half_backward(w, plane, &grad);
     if (!s) s = transformer_activation(w, up, hidden); /* hidden is made again, and becomes its own gradient: */
     if (!s) s = transformer_down_backward(w, grad, up, hidden);
@@ -388,6 +396,7 @@ static inline memopt_status transformer_mlp_backward(const memopt_tape_call *cal
     hidden = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_hidden(t));
     plane = transformer_take(&w, MEMOPT_TAPE_SCRATCH, t->width);
     statistics = transformer_take_statistics(&w);
+    transformer_take_low(&w);
     w.ops = memopt_ops_in(call, &t->ops);
     while (!s && transformer_mlp_next(&w, &end))
         s = transformer_mlp_rows_backward(&w, up, again, hidden, plane, statistics);
@@ -400,14 +409,19 @@ static inline void transformer_add_half(transformer_chain *c, transformer_part *
                                         transformer_tensors_fn *tensors_fn, memopt_tape_fn *forward_fn,
                                         memopt_tape_fn *backward_fn, double scores, double again) {
     const transformer *t = c->shape;
-    const size_t first = c->elements;
-    memopt_segment *segment = transformer_add(c, part, tensors_fn, forward_fn, backward_fn,
-                                              transformer_bytes(t, t->width));
+    const size_t first = c->elements + c->code_elements, first_adapter = c->adapter_elements;
+    memopt_segment *segment = transformer_add_part(c, part, 1, tensors_fn, forward_fn, backward_fn,
+                                                   transformer_bytes(t, t->width));
+    const double rows = (double)transformer_rows(t);
+    const double products = rows * (double)(c->elements + c->code_elements - first);
+    const double adapters = rows * (double)(c->adapter_elements - first_adapter);
 
+    segment->forward_cost = products + adapters + scores;
+    if (c->front) return;
     segment->grad_bytes = segment->output_bytes;
     segment->grad_in_place = 1;
-    segment->forward_cost = (double)transformer_rows(t) * (double)(c->elements - first) + scores;
-    segment->backward_cost = 2 * segment->forward_cost + again * (scores > 0 ? scores : segment->forward_cost);
+    segment->backward_cost = (part->is_frozen ? 1 : 2) * products + 3 * adapters + 2 * scores
+                           + again * (scores > 0 ? scores : products);
 }
 
 static inline void transformer_add_block(transformer_chain *c, transformer_block *block) {

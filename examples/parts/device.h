@@ -12,6 +12,7 @@
 #ifndef PARTS_DEVICE_H
 #define PARTS_DEVICE_H
 #include <cuda_runtime.h>
+#include "adapter.h"
 #if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
 #  pragma GCC diagnostic push
 #  pragma GCC diagnostic ignored "-Wold-style-cast"
@@ -64,6 +65,19 @@ static inline memopt_status transformer_copy(const transformer_ops *ops, void *t
 
 static inline memopt_status transformer_zero(const transformer_ops *ops, void *to, size_t bytes) {
     return device_told(ops, 0, device_status(cudaMemsetAsync(to, 0, bytes, ops->stream)));
+}
+
+/* ---- not here: the adapters of transformer.h ---- */
+static inline memopt_status adapter_forward(const transformer_ops *ops, const memopt_linear *, const adapter *) {
+    return device_told(ops, 0, MEMOPT_ERR_UNSUPPORTED);
+}
+
+static inline memopt_status adapter_backward(const transformer_ops *ops, const memopt_linear *, const adapter *) {
+    return device_told(ops, 0, MEMOPT_ERR_UNSUPPORTED);
+}
+
+static inline memopt_status adapter_lower(const transformer_ops *ops, const memopt_linear *, const adapter *) {
+    return device_told(ops, 0, MEMOPT_ERR_UNSUPPORTED);
 }
 
 /* ---- operators that need no scratch ---- */

@@ -63,6 +63,7 @@ static inline memopt_status transformer_embedding_backward(const memopt_tape_cal
     const size_t positions = w.list[TRANSFORMER_POSITIONS].count * memopt_type_bytes(e.gradient_type);
     memopt_status s;
 
+    if (w.part->is_frozen) return MEMOPT_OK;
     if (!w.shape->untied && !w.part->gradients)
         return transformer_refuse(call, "a tied embedding has no array of gradients, where the head's lie, too");
     if (!w.shape->untied && w.shape->done_fn)
@@ -86,7 +87,7 @@ static inline void transformer_add_embedding(transformer_chain *c, transformer_p
                                               transformer_embedding_forward, transformer_embedding_backward,
                                               transformer_bytes(c->shape, c->shape->width));
 
-    segment->grad_bytes = segment->output_bytes;
+    if (!c->front) segment->grad_bytes = segment->output_bytes;
 }
 #if defined(__cplusplus) && defined(__GNUC__)
 #  pragma GCC diagnostic pop

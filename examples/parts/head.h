@@ -154,8 +154,8 @@ static inline void transformer_add_head(transformer_chain *c, transformer_head *
                                               transformer_head_backward, sizeof(float));
 
     head->tied = t->untied ? NULL : embedding;
-    segment->backward_cost = 3 * (double)(head->classes ? t->batch : transformer_rows(t)) * (double)t->width
-        * (double)transformer_padded(t);
+    segment->backward_cost = (head->part.is_frozen ? 2 : 3)
+        * (double)(head->classes ? t->batch : transformer_rows(t)) * (double)t->width * (double)transformer_padded(t);
 }
 #if defined(__cplusplus) && defined(__GNUC__)
 #  pragma GCC diagnostic pop

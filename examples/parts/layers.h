@@ -73,9 +73,56 @@ static inline memopt_linear transformer_linear(const transformer_work *w, size_t
     l.gradient_type = w->shape->gradient_type;
     l.input = input;
     l.weights = transformer_weights(w, i);
+    if (w->part->is_coded) {
+        l.weights = w->part->codes ? w->part->codes + w->list[i].first : NULL;
+        l.quantized = &w->quantized[i];
+    }
     l.bias = transformer_weights(w, i + 1);
     l.output = output;
     return l;
+}
+
+/* That of tensor `i`: both matrices of a half have one. */
+static inline adapter transformer_adapter(const transformer_work *w, size_t i) {
+    const size_t k = i - TRANSFORMER_QKV;
+    adapter a;
+
+    memset(&a, 0, sizeof a);
+    a.rank = w->part->rank;
+    a.scale = w->shape->adapter_scale;
+    a.gradient_type = w->shape->gradient_type;
+    a.a = transformer_at(w->part->adapters, w->adapters[k].first, MEMOPT_TYPE_F32);
+    a.b = transformer_at(w->part->adapters, w->adapters[k + 1].first, MEMOPT_TYPE_F32);
+    a.low = w->low;
+    a.work = w->call->is_backward ? w->grad_low : w->low; /* a forward does not look there */
+    a.grad_a = w->adapter_gradients[k];
+    a.grad_b = w->adapter_gradients[k + 1];
+    a.accumulate = transformer_accumulates(w);
+    return a;
+}
+
+static inline memopt_status transformer_linear_forward(const transformer_work *w, size_t i, const memopt_linear *l) {
+    const adapter a = transformer_adapter(w, i);
+
+    return w->part->rank ? adapter_forward(&w->ops, l, &a) : memopt_linear_forward(&w->ops, l);
+}
+
+/* An adapter's gradients, and that of the input, as below. What it had made of the input is made again. */
+static inline memopt_status transformer_adapter_backward(const transformer_work *w, size_t i, memopt_linear *l,
+                                                         memopt_activation activation, const void *pre_activation) {
+    const adapter a = transformer_adapter(w, i);
+    memopt_status s = w->call->describing ? MEMOPT_OK : adapter_lower(&w->ops, l, &a);
+    memopt_activation_args x;
+
+    if (!s) s = adapter_backward(&w->ops, l, &a);
+    if (s || !activation) return s;
+    memset(&x, 0, sizeof x);
+    x.n = l->rows * l->inputs;
+    x.activation = activation;
+    x.type = l->type;
+    x.input = pre_activation;
+    x.grad_output = x.grad_input = l->grad_input;
+    return memopt_activation_backward(&w->ops, &x);
 }
 
 /* The gradients of the weights, and then, in a call of its own, that of the input, or of what went into the activation
@@ -88,6 +135,10 @@ static inline memopt_status transformer_linear_backward_through(const transforme
     memopt_status s;
 
     l.grad_output = grad_output;
+    if (w->part->rank) {
+        l.grad_input = grad_input;
+        return transformer_adapter_backward(w, i, &l, activation, pre_activation);
+    }
     l.grad_weights = w->gradients[i];
     l.grad_bias = w->gradients[i + 1];
     l.accumulate = transformer_accumulates(w);
@@ -126,7 +177,7 @@ static inline memopt_status transformer_half_forward(const transformer_work *w, 
     memopt_status s;
 
     if (!drops) l.residual = residual;
-    s = memopt_linear_forward(&w->ops, &l);
+    s = transformer_linear_forward(w, TRANSFORMER_PROJECT, &l);
     d.input = d.output = output;
     d.residual = residual;
     return s || !drops ? s : memopt_dropout_forward(&w->ops, &d);
@@ -142,6 +193,11 @@ static inline memopt_status transformer_half_backward(const transformer_work *w,
     return memopt_dropout_backward(&w->ops, &d);
 }
 
+/* Does anything need the gradient of the normed rows? Not of the first part that is trained, if its norm is not. */
+static inline int transformer_reaches_back(const transformer_work *w) {
+    return w->call->describing || w->call->grad_input || !w->part->is_frozen;
+}
+
 /* The beginning of a half on the way back: grad_input = grad_output + the gradient through the norm. */
 static inline memopt_status transformer_half_end(const transformer_work *w, float *statistics,
                                                  const void *grad_normed) {
@@ -149,6 +205,7 @@ static inline memopt_status transformer_half_end(const transformer_work *w, floa
     void *grad_input = transformer_row(w, call->grad_input);
     memopt_status s = MEMOPT_OK;
 
+    if (!transformer_reaches_back(w)) return MEMOPT_OK;
     if (grad_input && call->grad_input != call->grad_output)
         s = transformer_copy(&w->ops, grad_input, transformer_row(w, call->grad_output),
                              w->rows * w->shape->width * memopt_type_bytes(w->shape->type));

@@ -20,10 +20,24 @@
                 Now chain.elements and chain.tensor_count are known. Set the arrays and `elements`, `tensor_count` and
                 `count` to 0, do the same again, and memopt_tape_describe(layers, segments, chain.count, &why).
                 examples/transformer.c is a whole program. Include memopt.h before these files.
+   Adapters     With adapter_rank the four matrices of each block have low-rank adapters (adapter.h), which alone are
+                trained; all else is frozen: no gradients, no products for them. chain.adapters, of floats, and
+                chain.adapter_gradients are arrays of chain.adapter_elements; an optimizer is told of A and B alone,
+                as transformer_list_adapters() has them. Where the frozen matrices of blocks are codes of 8 bits, see
+                quantized_block, transformer_list_part() tells where each lies in chain.codes, of code_elements.
+   In front     What lies in front of the first part that is trained is a chain of its own, with `front` set: its parts
+                have a forward alone. It needs a tape of its own, whose output is the input of the other one:
+                    transformer_add_embedding(&front, &embedding);
+                    for (i = 0; i < FIRST; ++i) transformer_add_block(&front, &blocks[i]);
+                    for (; i < BLOCKS; ++i) transformer_add_block(&chain, &blocks[i]);
+                    ...
+                    memopt_tape_evaluate(front_tape, ids, hidden); memopt_tape_forward(tape, hidden); ...
+                Dropout is only in what is trained.
    On a card    device.h, included before these files, is the same network on a CUDA device. */
 #ifndef PARTS_TRANSFORMER_H
 #define PARTS_TRANSFORMER_H
 #include <string.h>
+#include "adapter.h"
 #if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
 #  pragma GCC diagnostic push
 #  pragma GCC diagnostic ignored "-Wold-style-cast"
@@ -86,6 +100,11 @@ typedef struct transformer { /* zero it, then set what you need; parts point to 
                                 else so many at a time, up to a multiple of 32, and it is made again: the same bits with
                                 float32 gradients */
     const transformer_attention_fns *attention; /* NULL: memopt_attention_forward() and _backward() */
+    size_t adapter_rank;     /* 0: all is trained; else adapters of that rank alone. Not on cards */
+    float  adapter_scale;    /* alpha / rank; 0 = 1 */
+    size_t quantized_block;  /* 0: frozen matrices of blocks are of weight_type; else codes of 8 bits, as
+                                memopt_quantize_f32() makes them of blocks of so many: chain.codes, chain.absmax */
+    memopt_quant_map quantized_map;
     float  dropout;          /* rate, of what a half of a block adds to its input; an evaluation has none */
     memopt_type type, weight_type, gradient_type; /* of activations, weights, gradients of weights */
     transformer_ops ops;     /* threads and gemm; scratch comes from the tape */
@@ -106,7 +125,15 @@ typedef struct transformer_part { /* what every part has, and its callbacks know
     const transformer *shape;
     const void *weights;     /* one array, as the list of tensors says */
     void       *gradients;   /* the same; NULL: in scratch, for done_fn */
-    size_t      first_tensor, tensor_count; /* the numbers of its tensors for done_fn; absent ones are not counted */
+    size_t      first_tensor, tensor_count; /* the numbers of its tensors for done_fn; absent and frozen ones are not
+                                               counted */
+    int         is_frozen;   /* 1: weights have no gradients */
+    int         is_coded;    /* 1: matrices are codes */
+    size_t      rank;        /* of adapters; 0: none */
+    const float   *adapters;
+    void          *adapter_gradients; /* NULL: in scratch, for done_fn */
+    const uint8_t *codes;
+    const float   *absmax;
 } transformer_part;
 
 typedef size_t transformer_tensors_fn(const transformer *shape, transformer_tensor *list); /* returns the elements */
@@ -118,7 +145,13 @@ typedef struct transformer_chain { /* zero it, then set what there is */
     memopt_optim_tensor *tensors;             /* NULL, or filled in for an optimizer */
     memopt_tape_layer   *layers;              /* NULL, or filled in, as are the segments: sizes without scratch */
     memopt_segment      *segments;
-    size_t elements, tensor_count, count;     /* so far: parameters, tensors, segments */
+    float               *adapters;            /* likewise, see `Adapters` */
+    void                *adapter_gradients;
+    uint8_t             *codes;               /* code_elements, */
+    float               *absmax;              /* and one for each block of them */
+    int                  front;               /* 1: nothing is trained, see `In front` */
+    size_t elements, tensor_count, count;     /* so far: parameters, tensors that are trained, segments */
+    size_t adapter_elements, code_elements;
     memopt_segment       counted;             /* where a segment goes while there is no array of them */
 } transformer_chain;
 
@@ -140,6 +173,58 @@ static inline size_t transformer_place(const transformer *t, transformer_tensor 
         if (list[i].count) end = list[i].first + list[i].count;
     }
     return t->grain ? (end + t->grain - 1) / t->grain * t->grain : elements;
+}
+
+/* ---- where the tensors of a part lie ---- */
+typedef struct transformer_lists {
+    transformer_tensor list[TRANSFORMER_TENSORS_MAX];     /* in weights and gradients; coded matrices in codes */
+    transformer_tensor adapters[TRANSFORMER_TENSORS_MAX]; /* A and B of each matrix */
+    size_t elements, adapter_elements, code_elements;
+} transformer_lists;
+
+static inline size_t transformer_up(size_t x, size_t unit) {
+    return unit ? (x + unit - 1) / unit * unit : x;
+}
+
+/* Matrices to codes, each from a block on; what is left, side by side. */
+static inline void transformer_list_codes(const transformer *t, transformer_lists *x) {
+    size_t i, end = 0;
+
+    for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i) {
+        transformer_tensor *l = &x->list[i];
+
+        l->first = l->columns ? x->code_elements : transformer_up(end, t->grain);
+        if (l->columns) x->code_elements += transformer_up(l->count, t->quantized_block);
+        else if (l->count) end = l->first + l->count;
+    }
+    x->elements = transformer_up(end, t->grain);
+}
+
+static inline void transformer_list_adapters(const transformer_part *part, transformer_lists *x) {
+    size_t i, k = 0, elements = 0;
+
+    for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i) {
+        const transformer_tensor *l = &x->list[i];
+
+        if (!l->columns) continue;
+        transformer_list(x->adapters, k++, "a", part->rank, l->columns);
+        transformer_list(x->adapters, k++, "b", l->count / l->columns, part->rank);
+        elements += part->rank * (l->columns + l->count / l->columns);
+    }
+    x->adapter_elements = transformer_place(part->shape, x->adapters, elements);
+}
+
+static inline void transformer_list_part(const transformer_part *part, transformer_tensors_fn *tensors_fn,
+                                         transformer_lists *x) {
+    memset(x, 0, sizeof *x);
+    x->elements = transformer_place(part->shape, x->list, tensors_fn(part->shape, x->list));
+    if (part->is_coded) transformer_list_codes(part->shape, x);
+    if (part->rank) transformer_list_adapters(part, x);
+}
+
+/* What an optimizer steps; NULL: nothing is. */
+static inline const transformer_tensor *transformer_trained(const transformer_part *part, const transformer_lists *x) {
+    return part->rank ? x->adapters : part->is_frozen ? NULL : x->list;
 }
 
 /* ---- shapes ---- */
@@ -164,45 +249,79 @@ static inline void *transformer_at(const void *array, size_t element, memopt_typ
 }
 
 /* ---- a part of a chain ---- */
-/* Its place in the arrays; its layer; its segment, which is returned, with output_bytes. */
-static inline memopt_segment *transformer_add(transformer_chain *c, transformer_part *part,
-                                              transformer_tensors_fn *tensors_fn, memopt_tape_fn *forward_fn,
-                                              memopt_tape_fn *backward_fn, size_t output_bytes) {
-    const transformer *t = c->shape;
-    memopt_segment *segment = c->segments ? &c->segments[c->count] : &c->counted;
-    transformer_tensor list[TRANSFORMER_TENSORS_MAX];
-    size_t i, elements;
+static inline memopt_status transformer_no_backward(const memopt_tape_call *call) {
+    return call->describing ? MEMOPT_OK : MEMOPT_ERR_STATE; /* nobody calls for it: a front is evaluated */
+}
 
-    memset(list, 0, sizeof list);
-    elements = transformer_place(t, list, tensors_fn(t, list));
+/* What its weights are to it, and its place in the arrays. */
+static inline void transformer_place_part(const transformer_chain *c, transformer_part *part, int is_half) {
+    const transformer *t = c->shape;
+
     part->shape = t;
+    part->is_frozen = c->front || t->adapter_rank > 0;
+    part->is_coded = is_half && part->is_frozen && t->quantized_block > 0;
+    part->rank = is_half && !c->front ? t->adapter_rank : 0;
     part->weights = transformer_at(c->weights, c->elements, t->weight_type);
-    part->gradients = transformer_at(c->gradients, c->elements, t->gradient_type);
+    part->gradients = part->is_frozen ? NULL : transformer_at(c->gradients, c->elements, t->gradient_type);
+    part->adapters = c->adapters ? c->adapters + c->adapter_elements : NULL;
+    part->adapter_gradients = transformer_at(c->adapter_gradients, c->adapter_elements, t->gradient_type);
+    part->codes = c->codes ? c->codes + c->code_elements : NULL;
+    part->absmax = c->absmax && part->is_coded ? c->absmax + c->code_elements / t->quantized_block : NULL;
     part->first_tensor = c->tensor_count;
     part->tensor_count = 0;
-    for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i) {
-        memopt_optim_tensor *x = c->tensors ? &c->tensors[c->tensor_count] : NULL;
+}
+
+/* The tensors that are trained, for an optimizer. */
+static inline void transformer_add_tensors(transformer_chain *c, transformer_part *part, const transformer_lists *x) {
+    const transformer *t = c->shape;
+    const transformer_tensor *list = transformer_trained(part, x);
+    size_t i;
+
+    for (i = 0; list && i < TRANSFORMER_TENSORS_MAX; ++i) {
+        memopt_optim_tensor *o = c->tensors ? &c->tensors[c->tensor_count] : NULL;
 
         if (!list[i].count) continue;
         ++c->tensor_count;
         ++part->tensor_count;
-        if (!x) continue;
-        memset(x, 0, sizeof *x);
-        x->weights = transformer_at(part->weights, list[i].first, t->weight_type);
-        x->gradients = transformer_at(part->gradients, list[i].first, t->gradient_type);
-        x->count = list[i].count;
-        x->columns = list[i].columns;
+        if (!o) continue;
+        memset(o, 0, sizeof *o);
+        o->weights = part->rank ? transformer_at(part->adapters, list[i].first, MEMOPT_TYPE_F32)
+                                : transformer_at(part->weights, list[i].first, t->weight_type);
+        o->gradients = transformer_at(part->rank ? part->adapter_gradients : part->gradients, list[i].first,
+                                      t->gradient_type);
+        o->count = list[i].count;
+        o->columns = list[i].columns;
     }
+}
+
+/* A part, which may be a half of a block; its layer; its segment, which is returned, with output_bytes. */
+static inline memopt_segment *transformer_add_part(transformer_chain *c, transformer_part *part, int is_half,
+                                                   transformer_tensors_fn *tensors_fn, memopt_tape_fn *forward_fn,
+                                                   memopt_tape_fn *backward_fn, size_t output_bytes) {
+    memopt_segment *segment = c->segments ? &c->segments[c->count] : &c->counted;
+    transformer_lists x;
+
+    transformer_place_part(c, part, is_half);
+    transformer_list_part(part, tensors_fn, &x);
+    transformer_add_tensors(c, part, &x);
     if (c->layers) {
         c->layers[c->count].forward_fn = forward_fn;
-        c->layers[c->count].backward_fn = backward_fn;
+        c->layers[c->count].backward_fn = c->front ? transformer_no_backward : backward_fn;
         c->layers[c->count].user = part;
     }
     memset(segment, 0, sizeof *segment);
     segment->output_bytes = output_bytes;
-    c->elements += elements;
+    c->elements += x.elements;
+    c->adapter_elements += x.adapter_elements;
+    c->code_elements += x.code_elements;
     ++c->count;
     return segment;
+}
+
+static inline memopt_segment *transformer_add(transformer_chain *c, transformer_part *part,
+                                              transformer_tensors_fn *tensors_fn, memopt_tape_fn *forward_fn,
+                                              memopt_tape_fn *backward_fn, size_t output_bytes) {
+    return transformer_add_part(c, part, 0, tensors_fn, forward_fn, backward_fn, output_bytes);
 }
 
 /* ---- what a callback works with ---- */
@@ -211,15 +330,34 @@ typedef struct transformer_work {
     const transformer_part *part;
     const transformer      *shape;
     transformer_tensor      list[TRANSFORMER_TENSORS_MAX];
-    void                   *gradients[TRANSFORMER_TENSORS_MAX]; /* of a backward */
+    void                   *gradients[TRANSFORMER_TENSORS_MAX]; /* of a backward; NULL: frozen */
+    transformer_tensor      adapters[TRANSFORMER_TENSORS_MAX];
+    void                   *adapter_gradients[TRANSFORMER_TENSORS_MAX];
+    float                  *low, *grad_low; /* of adapters; transformer_take_low() */
+    memopt_quantized        quantized[TRANSFORMER_TENSORS_MAX]; /* what belongs to codes */
     size_t                  row, rows; /* the rows in work: all, unless a part goes through them in chunks */
     transformer_ops         ops;       /* set once everything has been taken */
 } transformer_work;
+
+/* Where gradients are, or room for them. */
+static inline void transformer_take_gradients(const transformer_work *w, const transformer_tensor *list, void *array,
+                                              void **gradients) {
+    const memopt_type type = w->shape->gradient_type;
+    size_t i;
+
+    for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i) {
+        const size_t bytes = list[i].count * memopt_type_bytes(type);
+
+        gradients[i] = transformer_at(array, list[i].first, type);
+        if (!array || !bytes) gradients[i] = memopt_tape_take(w->call, MEMOPT_TAPE_SCRATCH, bytes);
+    }
+}
 
 /* Begin a callback. A backward takes room for gradients here, if its part has none. */
 static inline transformer_work transformer_begin(const memopt_tape_call *call, transformer_tensors_fn *tensors_fn,
                                                  int backward) {
     transformer_work w;
+    transformer_lists x;
     size_t i;
 
     memset(&w, 0, sizeof w);
@@ -227,13 +365,17 @@ static inline transformer_work transformer_begin(const memopt_tape_call *call, t
     w.part = (const transformer_part *)call->user;
     w.shape = w.part->shape;
     w.rows = transformer_rows(w.shape);
-    (void)transformer_place(w.shape, w.list, tensors_fn(w.shape, w.list));
-    for (i = 0; backward && i < TRANSFORMER_TENSORS_MAX; ++i) {
-        const size_t bytes = w.list[i].count * memopt_type_bytes(w.shape->gradient_type);
-
-        w.gradients[i] = transformer_at(w.part->gradients, w.list[i].first, w.shape->gradient_type);
-        if (!w.part->gradients || !bytes) w.gradients[i] = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, bytes);
+    transformer_list_part(w.part, tensors_fn, &x);
+    memcpy(w.list, x.list, sizeof w.list);
+    memcpy(w.adapters, x.adapters, sizeof w.adapters);
+    for (i = 0; w.part->is_coded && i < TRANSFORMER_TENSORS_MAX; ++i) {
+        w.quantized[i].map = w.shape->quantized_map;
+        w.quantized[i].block = w.shape->quantized_block;
+        w.quantized[i].absmax = w.part->absmax ? w.part->absmax + w.list[i].first / w.shape->quantized_block : NULL;
     }
+    if (backward && !w.part->is_frozen) transformer_take_gradients(&w, w.list, w.part->gradients, w.gradients);
+    if (backward && w.part->rank)
+        transformer_take_gradients(&w, w.adapters, w.part->adapter_gradients, w.adapter_gradients);
     return w;
 }
 
@@ -249,6 +391,15 @@ static inline memopt_status transformer_refuse(const memopt_tape_call *call, con
 /* The next room for an activation of so many columns, of the rows in work. */
 static inline void *transformer_take(const transformer_work *w, memopt_tape_part part, size_t columns) {
     return memopt_tape_take(w->call, part, w->rows * columns * memopt_type_bytes(w->shape->type));
+}
+
+/* What adapters work in, for the rows in work. */
+static inline void transformer_take_low(transformer_work *w) {
+    const size_t bytes = transformer_up(w->rows * w->part->rank * sizeof(float), 64);
+
+    if (!bytes) return;
+    w->low = (float *)memopt_tape_take(w->call, MEMOPT_TAPE_SCRATCH, bytes);
+    w->grad_low = (float *)memopt_tape_take(w->call, MEMOPT_TAPE_SCRATCH, w->call->is_backward ? bytes : 0);
 }
 
 static inline float *transformer_take_statistics(const transformer_work *w) { /* of a norm */
@@ -272,12 +423,15 @@ static inline const void *transformer_weights(const transformer_work *w, size_t 
 /* End a backward: its gradients are complete. */
 static inline memopt_status transformer_done(const transformer_work *w, memopt_status s) {
     const transformer *t = w->shape;
+    const transformer_tensor *list = w->part->rank ? w->adapters : w->list;
+    void *const *gradients = w->part->rank ? w->adapter_gradients : w->gradients;
     size_t tensor = w->part->first_tensor;
     size_t i;
 
+    if (w->part->is_frozen && !w->part->rank) return s;
     if (!t->done_fn || w->call->describing || w->call->calibrating) return s;
     for (i = 0; i < TRANSFORMER_TENSORS_MAX && s == MEMOPT_OK; ++i)
-        if (w->list[i].count) s = t->done_fn(t->user, tensor++, w->gradients[i]);
+        if (list[i].count) s = t->done_fn(t->user, tensor++, gradients[i]);
     return s;
 }
 #if defined(__cplusplus) && defined(__GNUC__)

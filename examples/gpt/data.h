@@ -52,7 +52,8 @@ static inline void data_images(uint64_t seed, uint64_t first, size_t batch, size
                                int32_t *labels);
 
 /** Cuts sequences into documents, none beyond its sequence: where each begins, with the end behind them, and the place of
-    each token in its own. Returns how many. Of bytes one ends with an empty line; of tokens it begins with END_OF_TEXT. */
+    each token in its own. Returns how many. Of bytes one ends with an empty line; of tokens it begins with END_OF_TEXT.
+    Targets stay: that of a document's last token is the first one of the next. */
 static inline size_t data_documents(const data *d, const int32_t *ids, size_t batch, size_t context, size_t *starts,
                                     int32_t *positions);
 

@@ -105,7 +105,7 @@ static void options_help_examples(FILE *to, uint64_t without) {
 }
 static void options_help(FILE *to, uint64_t without) {
     int id; size_t i;
-    fputs("train_gpt - trains a GPT or a vision transformer, in as little memory as you ask for\n\n"
+    fputs("train_gpt - trains a language model or a vision transformer, in as little memory as you ask for\n\n"
           "  train_gpt [--switch [value]] ...\n", to);
     for (id = 0; id < SWITCHES; ++id) {
         const switch_row *const r = &switch_rows[id]; char left[64];

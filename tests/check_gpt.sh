@@ -482,12 +482,18 @@ END
 2 3 --fuse-step
 2 2 --replicas 2
 END
-    sums=1 # momenta of matrices that borders cut: a rank receives what another one sends, not what it sends itself
     ranks_family "--model qwen2 $small --units 2 --optimizer muon" <<END
 1 0
 2 1
+3 3
 END
-    sums=0
+    ranks_family "--model smollm $small --units 4 --optimizer muon8 --weights bf16 --clip 1" <<END
+1 0
+3 2
+4 1
+4 3 --replicas 2
+2 0
+END
     # documents are sequences: a text whose documents are alike, packed or each by itself; and one that has none
     awk 'BEGIN { for (i = 0; i < 500; ++i) printf "of sixteen let\n\n" }' >"$work/alike.txt"
     packed=

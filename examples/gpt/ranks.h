@@ -275,6 +275,17 @@ static size_t predict_shard(const memopt_shard_bytes *b, uint64_t *held) {
 /* What of the arena lies before the shard. */
 static size_t beside_shard(const ranks_plan *p) { return p->data + p->working; }
 
+/* Of weights and Muon's momenta: what each other rank of the set sends goes to all, so in equal shares. */
+static uint64_t weights_received(const ranks_plan *p, size_t number) {
+    const size_t size = set_ranks(p->o), first = number / size * size;
+    uint64_t sum = 0;
+    size_t i;
+
+    for (i = first; i < first + size; ++i)
+        if (i != number) sum += p->bytes[i].sent_weights;
+    return size > 1 ? sum / (size - 1) : 0;
+}
+
 static void predict(const ranks_plan *p, size_t number) {
     rank_report *x = &p->reports[number];
     const memopt_shard_bytes *b = &p->bytes[number];
@@ -289,7 +300,8 @@ static void predict(const ranks_plan *p, size_t number) {
     x->predicted[HELD] = at + x->predicted[HELD_ACTIVATIONS];
     x->planned.calls = b->calls * p->o->steps;
     x->planned.sent = (b->sent_gradients + b->sent_weights + b->sent_replicas) * p->o->steps;
-    x->planned.received = x->planned.sent; /* where each set has as many units as any other */
+    x->planned.received = (b->sent_gradients + weights_received(p, number) + b->sent_replicas) * p->o->steps;
+    /* where each set has as many units as any other */
     x->slow_planned[0] = (b->slow_read + p->kept[0] * units) * p->o->steps;
     x->slow_planned[1] = (b->slow_written + p->kept[1] * units) * p->o->steps;
 }

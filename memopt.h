@@ -32730,8 +32730,9 @@ static void memopt_i_row_times(int level, float *y, const float *a, const float 
     memopt_i_step_run(level, MEMOPT_I_STEP_MUL, &w, n);
 }
 
-/* GeGLU of the operands and results of a step of SwiGLU, by steps that are there: one of its own, which would save passes
-   over the cache and conversions, would be compiled for every width. The gradients may lie where gate and up lie. */
+/* GeGLU of the operands and results of a step of SwiGLU, by steps that are there: one of its own, which would save
+   passes over the cache and conversions, would be compiled for every width. The gradients may lie where gate and up
+   lie. */
 static void memopt_i_geglu_run(int level, int backward, const memopt_i_work *w, size_t n) {
     const float *gate = (const float *)w->operands[0].data;
     const float *up = (const float *)w->operands[1].data;

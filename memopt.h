@@ -27418,7 +27418,7 @@ static void memopt_i_gemm_column(memopt_i_gemm_chunk *c, size_t j, const float *
 /* ---- few rows: reading the right operand is what takes time ---- */
 /* How many rows go together from `row` on. */
 static size_t memopt_i_few_group(const memopt_i_gemm_work *w, size_t row) {
-    return memopt_i_min(w->product->rows - row, w->is_bf16 ? w->kernels->few_chains : MEMOPT_I_FEW_ROWS);
+    return memopt_i_min(w->product->rows - row, w->is_bf16 ? w->kernels->few_chains : (size_t)MEMOPT_I_FEW_ROWS);
 }
 
 /* Of the left operand, rows side by side for each depth. */

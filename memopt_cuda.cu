@@ -1207,19 +1207,25 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops
                online is taken as 0. Causal products run over whole blocks, with zeros where a row may not look, and 0
                times what is not finite is NaN: so a NaN or an infinity in a key or a value also makes rows before it in
                its block NaN, and one in a query or in grad_output the gradients of keys and values of rows after it in
-               its block; further it does not reach.
+               its block; and a window reaches up to block + 30 rows farther for both. No further, and into no other
+               document.
    Bound       of an output: (E + 2^-9 for bf16, 2^-12 for fp16, 0 for float) sum(p |v|), E as in `attention` of
                memopt.h (tensor cores: and 2^-21, of their exponentials and additions), and one rounding to the type.
                Scores are float; probabilities, and gradients of scores, are of `type`, as products want their operands.
    lengths     are on the device, and read by kernels only. One above length counts as length. Rows after them are not
                read into any result, whatever they hold.
-   documents   and window: the CPU's alone, here MEMOPT_ERR_UNSUPPORTED. */
+   documents   and window as on the CPU: tiles and blocks that nobody attends to are left out. starts are the host's,
+               read by the call (not by _scratch()), which refuses what the CPU does; a captured call repeats them. By
+               tensor cores a document has the bits of a sequence of its own, and its statistics their order. Rows of
+               scores make it by products of their own, of the same shapes: documents of many lengths want a gemm with
+               as many `shapes`. */
 
 /** Bytes of scratch, of a backward where grad_queries is set, else of a forward. Tensor cores (assumed where there is
-    no device): none; batch * heads * length * 8 for a backward, half of that where online and statistics are set.
-    Rows of scores: kv_heads * block * length * 4, twice that for a backward, and half as much again with 16 bits of
-    storage and a length beyond 8,192. With 16 bits a backward takes length * kv_heads * width * 8 more. With lengths: a
-    copy of one sequence's keys or values, and in a backward of the rows of a block. */
+    no device): none; batch * heads * length * 8 for a backward, half of that where online and statistics are set; with
+    documents, (documents + 1) * 8 more. Rows of scores, where columns are length, or longest, or, if that is less,
+    window + block + 30: kv_heads * block * columns * 4, twice that for a backward, and half as much again with 16 bits
+    of storage and more than 8,192 columns. With 16 bits a backward takes length (or longest) * kv_heads * width * 8
+    more. With lengths: a copy of one sequence's keys or values, and in a backward of the rows of a block. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_scratch(const memopt_cuda_ops *ops, const memopt_attention *x,
                                                                  size_t *bytes);
 
@@ -13356,6 +13362,8 @@ PRUNED __device__ __forceinline__ uint64_t group_tile(const void *tile) {
    Causal     A tile that crosses the diagonal is multiplied whole, with zeros where a row may not look. So that 0 times
               what is not finite is not NaN there, such a tile is looked at first: what is not finite in it is added on
               by itself, for the rows that see it, and then 0 in the tile. A row's bits depend on what it sees, alone.
+   Window     The same where the diagonal of its beginnings crosses a tile. Tiles before it are not loaded.
+   Documents  are sequences, of tiles of their own; which one a block has is found by halving in where they begin.
    Bound      On sm_90 a tensor core takes 4 cycles for a product of 16 x 8 x 16, and shared memory gives 128 bytes a
               cycle to four of them: 128 bytes a product. Fragments of the others that meet 16 rows take 256, 32 rows
               128. So a warp has 32 rows, and of their own fragments as many as fit stay in registers (KEPT), where each
@@ -13369,7 +13377,8 @@ PRUNED __device__ __forceinline__ uint64_t group_tile(const void *tile) {
               tensor cores at work in 44 % of the cycles; two warps a scheduler do not hide more. What is written for
               wgmma has twice that: see cuda_groups. */
 
-enum { FLASH_WIDTH = 128, FLASH_ROWS = 128 };
+enum { FLASH_WIDTH = 128, FLASH_ROWS = 128, FLASH_TILE = 64 }; /* rows of a tile of others, at most */
+enum { FLASH_ALL = 0x7fffffff - 1024 }; /* a window that is none: rows are fewer */
 
 /* Of eight fragments of own rows, what rows of D = 128 keep: at least four, see flash_passed_at(). Only on 9.0 are
    tensor cores so fast that it matters, and elsewhere seven would be spilled. */
@@ -13380,9 +13389,11 @@ enum { FLASH_KEPT = 7 };
 #endif
 
 typedef struct flash_state {
-    memopt_attention a;
+    memopt_attention a;         /* starts: on the device */
     float  *statistics, *means; /* batch x heads x length; means: sum(P dP) */
-    size_t  tiles;              /* of a head: a block each */
+    size_t  tiles;              /* of a head, or of a head of all documents: a block each */
+    int     window;             /* or FLASH_ALL */
+    unsigned inside;            /* the nearest query of a tile that all see is 0 to less than this behind its key */
     int     is_statistics;      /* a forward for a backward: statistics and means, and no output */
     int     wide;               /* rows are whole chunks of 16 bytes, and aligned to them */
 } flash_state;
@@ -13395,8 +13406,19 @@ template <typename T> struct flash_rows {
 };
 
 template <typename T>
-CU_DEVICE flash_rows<T> flash_of(const flash_state &t, T *data, size_t stride, size_t sequence, size_t head, int rows) {
-    return { data + sequence * t.a.length * stride + head * t.a.width, stride, rows, (int)t.a.width, t.wide };
+CU_DEVICE flash_rows<T> flash_of(const flash_state &t, T *data, size_t stride, size_t start, size_t head, int rows) {
+    return { data + start * stride + head * t.a.width, stride, rows, (int)t.a.width, t.wide };
+}
+
+/* Rows of a sequence. */
+PRUNED __device__ __forceinline__ int flash_length(const flash_state &t, int used) {
+    return t.a.lengths ? (int)t.a.length : used;
+}
+
+/* Where the statistic of a row is: the heads of a sequence follow each other. */
+PRUNED __device__ __forceinline__ size_t flash_row_at(const flash_state &t, size_t start, size_t head, int used,
+                                                     int row) {
+    return start * t.a.heads + head * (size_t)flash_length(t, used) + (size_t)row;
 }
 
 /* The first of a warp's own 16 M rows; 8 / M warps have all of them. */
@@ -13406,32 +13428,60 @@ template <int M> CU_DEVICE int flash_own_row(void) {
 
 /* What a block owns. */
 struct flash_place {
-    size_t sequence, head;
-    int    first, used; /* its first row; rows in use of the sequence */
+    size_t start, head;
+    int    first, used; /* its first row; rows in use of the sequence, which begins at row `start` of all */
 };
 
-/* Blocks that have most to do begin: the last rows of a causal head, the first columns. */
-PRUNED __device__ __forceinline__ flash_place flash_begin(const flash_state &t, unsigned block, size_t heads, int own,
-                                                          int last_first) {
-    const unsigned tiles = (unsigned)t.tiles; /* as all blocks, below 2^31 */
-    const unsigned tile = block % tiles;
-    const unsigned head = block / tiles;
-    const unsigned sequence = head / (unsigned)heads;
-    const size_t used = t.a.lengths ? memopt_i_min(t.a.lengths[sequence], t.a.length) : t.a.length;
+/* The last document whose first row, or whose first tile, is not behind `at`. Document d has the tiles from
+   start / FLASH_ROWS + d on: for each as many as it needs or one more, and no table. */
+template <int TILES> CU_DEVICE size_t flash_document(const flash_state &t, size_t at) {
+    size_t low = 0;
+    size_t high = t.a.documents;
 
-    return { sequence, head % (unsigned)heads, (int)(last_first ? tiles - 1 - tile : tile) * own, (int)used };
+    while (low + 1 < high) {
+        const size_t middle = (low + high) / 2;
+
+        if ((TILES ? t.a.starts[middle] / FLASH_ROWS + middle : t.a.starts[middle]) <= at) low = middle;
+        else high = middle;
+    }
+    return low;
 }
 
-/* Of the others, those that an own row sees: from <= i < to. */
-struct flash_span { int from, to; };
+/* Blocks that have most to do begin: the last rows of a causal head, the first columns. */
+PRUNED __device__ __forceinline__ flash_place flash_begin(const flash_state &t, unsigned block, size_t heads,
+                                                          int last_first) {
+    const unsigned all = (unsigned)t.tiles; /* as all blocks, below 2^31 */
+    unsigned tile = block % all;
+    unsigned tiles = all;
+    size_t head = block / all;
+    size_t start, used;
+
+    if (t.a.documents) {
+        const size_t document = flash_document<1>(t, tile);
+
+        start = t.a.starts[document];
+        used = t.a.starts[document + 1] - start;
+        tile -= (unsigned)(start / FLASH_ROWS + document);
+        tiles = (unsigned)memopt_i_ceil_div(used, FLASH_ROWS);
+    } else {
+        const size_t sequence = (unsigned)head / (unsigned)heads;
+
+        head = (unsigned)head % (unsigned)heads;
+        start = sequence * t.a.length;
+        used = t.a.lengths ? memopt_i_min(t.a.lengths[sequence], t.a.length) : t.a.length;
+    }
+    if (last_first && tile < tiles) tile = tiles - 1 - tile;
+    return { start, head, (int)tile * FLASH_ROWS, (int)used };
+}
 
 /* What a block's rows see of others; a warp has 16 M of them. */
 template <int M, int COLUMNS> struct flash_sight {
-    int first, used, causal; /* of the block, of the sequence */
+    int first, used, causal, window; /* of the block, of the sequence */
+    unsigned inside;
 
-    /* Whether the diagonal crosses the tile of N others from this one on. */
+    /* Whether the diagonal, or the one where windows begin, crosses the tile of N others from this one on. */
     template <int N> __device__ __forceinline__ bool crosses(int other) const {
-        return causal && (COLUMNS ? other < first + FLASH_ROWS - 1 : other + N - 1 > first);
+        return causal && (unsigned)(COLUMNS ? other - first - FLASH_ROWS + 1 : first - other - N + 1) >= inside;
     }
 
     /* Whether all rows see all of it. */
@@ -13439,11 +13489,16 @@ template <int M, int COLUMNS> struct flash_sight {
         return !crosses<N>(other) && other + N <= used;
     }
 
-    /* Of the own row of a lane that is 8 i rows below its first one. */
-    __device__ __forceinline__ flash_span span(int i) const {
-        const int row = first + flash_own_row<M>() + anew((int)threadIdx.x) % 32 / 4 + i * 8;
+    /* The first own row of a lane; the others are multiples of 8 below it. */
+    __device__ __forceinline__ int own(void) const {
+        return first + flash_own_row<M>() + anew((int)threadIdx.x) % 32 / 4;
+    }
 
-        return { COLUMNS && causal ? row : 0, !COLUMNS && causal ? min(row + 1, used) : used };
+    /* By how many rows the query is behind the key, of an own row and another one. */
+    static __device__ __forceinline__ int lag(int own, int other) { return COLUMNS ? other - own : own - other; }
+
+    __device__ __forceinline__ bool sees(int lag, int other) const {
+        return other < used && (!causal || (unsigned)lag < (unsigned)window);
     }
 };
 
@@ -13642,8 +13697,7 @@ CU_DEVICE void flash_add_odd(float (&sums)[M][D / 8][4], const float (&weights)[
             const uint32_t pair = *(const uint32_t *)(const void *)(others + flash_at<D>(j, n) + lane % 4 * 4);
 
             CU_UNROLL for (int i = 0; i < 2 * M; ++i) {
-                const flash_span see = sight.span(i);
-                const bool seen = first + j >= see.from && first + j < see.to;
+                const bool seen = sight.sees(sight.lag(sight.own() + i * 8, first + j), first + j);
                 uint32_t bits = 0; /* a sum of masks: the compiler would make an index of anything else, and an array */
                 float weight;
 
@@ -13678,15 +13732,18 @@ CU_DEVICE void flash_mix_some(float (&sums)[M][D / 8][4], const float (&weights)
 /* What a row does not see becomes `value`. */
 template <int M, int N, int COLUMNS>
 CU_DEVICE void flash_hide(float (&scores)[M][N / 8][4], const flash_sight<M, COLUMNS> &sight, int first, float value) {
-    const int lane = anew((int)threadIdx.x) % 4 * 2;
-    flash_span sees[2 * M];
+    const int other = first + anew((int)threadIdx.x) % 4 * 2;
+    const int lag = sight.lag(sight.own(), other);
+    const int ahead = sight.causal ? lag : FLASH_ALL / 2; /* each is compared with numbers that are known */
+    const int beyond = sight.causal ? lag - sight.window : -FLASH_ALL / 2;
+    const int past = other - sight.used;
 
-    CU_UNROLL for (int i = 0; i < 2 * M; ++i) sees[i] = sight.span(i);
     CU_UNROLL for (int i = 0; i < M * (N / 8) * 4; ++i) {
-        const int other = first + i / 4 % (N / 8) * 8 + lane + i % 2;
-        const flash_span see = sees[i / 4 / (N / 8) * 2 + i % 4 / 2];
+        const int right = i / 4 % (N / 8) * 8 + i % 2;
+        const int apart = sight.lag(i / 4 / (N / 8) * 16 + i % 4 / 2 * 8, right);
 
-        if (other < see.from || other >= see.to) scores[i / 4 / (N / 8)][i / 4 % (N / 8)][i % 4] = value;
+        if (ahead < -apart || beyond >= -apart || past >= -right)
+            scores[i / 4 / (N / 8)][i / 4 % (N / 8)][i % 4] = value;
     }
 }
 
@@ -13754,14 +13811,14 @@ template <typename T, int D, int M>
 CU_DEVICE void flash_finish(const flash_state &t, const flash_place &p, float (&sums)[M][D / 8][4],
                             const float (&most)[M][2], const float (&total)[M][2], int first) {
     const flash_rows<const T> grads =
-        flash_of(t, (const T *)t.a.grad_output, t.a.output_stride, p.sequence, p.head, p.used);
+        flash_of(t, (const T *)t.a.grad_output, t.a.output_stride, p.start, p.head, p.used);
     const int lane = anew((int)threadIdx.x % 32);
 
     CU_UNROLL for (int i = 0; i < 2 * M; ++i) {
         const int m = i / 2;
         const int h = i % 2;
         const int row = first + 16 * m + 8 * h + lane / 4;
-        const size_t at = (p.sequence * t.a.heads + p.head) * t.a.length + (size_t)row;
+        const size_t at = flash_row_at(t, p.start, p.head, p.used, row);
         const float sum = flash_row_sum(total[m][h]);
         const float factor = 1 / sum;
 
@@ -13782,15 +13839,16 @@ static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t
 #ifndef MEMOPT_I_CUDA_NO_TENSOR
     enum { OWN = 64 * M, BYTES = N * D * 2 };
     MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
-    const flash_place p = flash_begin(t, blockIdx.x, t.a.heads, OWN, 1);
+    const flash_place p = flash_begin(t, blockIdx.x, t.a.heads, 1);
     const size_t key_head = (unsigned)p.head / ((unsigned)t.a.heads / (unsigned)t.a.kv_heads);
-    const flash_rows<const T> keys = flash_of(t, (const T *)t.a.keys, t.a.kv_stride, p.sequence, key_head, p.used);
-    const flash_rows<const T> values = flash_of(t, (const T *)t.a.values, t.a.kv_stride, p.sequence, key_head, p.used);
+    const flash_rows<const T> keys = flash_of(t, (const T *)t.a.keys, t.a.kv_stride, p.start, key_head, p.used);
+    const flash_rows<const T> values = flash_of(t, (const T *)t.a.values, t.a.kv_stride, p.start, key_head, p.used);
     const int end = p.first >= p.used ? 0 : t.a.causal ? min(p.first + OWN, p.used) : p.used;
+    const int begin = max(p.first + 1 - t.window, 0) / N * N;
     const int own_row = (int)threadIdx.x / 32 * 16 * M;
     unsigned char *own = memory + own_row * D * 2;
     unsigned char *tiles = memory + OWN * D * 2;
-    const flash_sight<M, 0> sight = { p.first, p.used, t.a.causal };
+    const flash_sight<M, 0> sight = { p.first, p.used, t.a.causal, t.window, t.inside };
     uint32_t kept[KEPT][M][4];
     float sums[M][D / 8][4], most[M][2], total[M][2];
 
@@ -13800,12 +13858,12 @@ static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t
     }
     flash_zero(sums);
     flash_load<T, D, OWN, 128>(
-        memory, flash_of(t, (const T *)t.a.queries, t.a.query_stride, p.sequence, p.head, p.used), p.first);
-    flash_load<T, D, N, 128>(tiles, keys, 0);
-    flash_load<T, D, N, 128>(tiles + BYTES, values, 0);
+        memory, flash_of(t, (const T *)t.a.queries, t.a.query_stride, p.start, p.head, p.used), p.first);
+    flash_load<T, D, N, 128>(tiles + begin / N % 2 * 2 * BYTES, keys, begin);
+    flash_load<T, D, N, 128>(tiles + begin / N % 2 * 2 * BYTES + BYTES, values, begin);
     flash_copies_end();
     flash_keep<D, M, KEPT>(kept, own);
-    for (int first = 0; first < end; first += N) {
+    for (int first = begin; first < end; first += N) {
         unsigned char *tile = tiles + first / N % 2 * 2 * BYTES;
         unsigned char *next = tiles + (first / N + 1) % 2 * 2 * BYTES;
         float scores[M][N / 8][4], shrink[M][2];
@@ -13822,12 +13880,12 @@ static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t
         flash_copies_end();
     }
     /* not kept through the loop: there is no register left */
-    const flash_place done = flash_begin(t, (unsigned)anew((int)blockIdx.x), t.a.heads, OWN, 1);
+    const flash_place done = flash_begin(t, (unsigned)anew((int)blockIdx.x), t.a.heads, 1);
     const int row = done.first + own_row;
     flash_finish<T, D, M>(t, done, sums, most, total, row);
     if (!t.is_statistics)
         flash_store<T, D, M>(own, sums, flash_of(t, (T *)t.a.output, t.a.output_stride,
-                             done.sequence, done.head, (int)t.a.length), row, done.used);
+                             done.start, done.head, flash_length(t, done.used)), row, done.used);
 #else
     (void)t;
 #endif
@@ -13837,15 +13895,18 @@ static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t
 /* sum(dO O) of a row: a warp each. */
 template <typename T> static __global__ void __launch_bounds__(256) flash_mean_kernel(flash_state t, size_t rows) {
     const size_t at = (size_t)blockIdx.x * 8 + threadIdx.x / 32; /* of the statistics */
-    const size_t row = at % t.a.length;
-    const size_t head = at / t.a.length % t.a.heads;
-    const size_t sequence = at / t.a.length / t.a.heads;
-    const size_t first = (sequence * t.a.length + row) * t.a.output_stride + head * t.a.width;
-    const T *output = (const T *)t.a.output + first;
-    const T *grads = (const T *)t.a.grad_output + first;
     float sum = 0;
 
     if (at >= rows) return;
+    const size_t documents = t.a.documents;
+    const size_t sequence = documents ? flash_document<0>(t, at / t.a.heads) : at / t.a.length / t.a.heads;
+    const size_t start = documents ? t.a.starts[sequence] : sequence * t.a.length;
+    const size_t length = documents ? t.a.starts[sequence + 1] - start : t.a.length;
+    const size_t row = (at - start * t.a.heads) % length;
+    const size_t head = (at - start * t.a.heads) / length;
+    const size_t first = (start + row) * t.a.output_stride + head * t.a.width;
+    const T *output = (const T *)t.a.output + first;
+    const T *grads = (const T *)t.a.grad_output + first;
     if (!t.a.lengths || row < t.a.lengths[sequence])
         for (size_t i = threadIdx.x % 32; i < t.a.width; i += 32)
             sum = fmaf(load_one(output + i), load_one(grads + i), sum);
@@ -13854,9 +13915,9 @@ template <typename T> static __global__ void __launch_bounds__(256) flash_mean_k
 }
 
 /* -statistic * scale and sum(P dP) of a row; zeros where it is not in use. */
-PRUNED __device__ __forceinline__ float2 flash_numbers(const flash_state &t, size_t sequence,
-                                                       size_t head, int row, int used) {
-    const size_t at = (sequence * t.a.heads + head) * t.a.length + (size_t)row;
+PRUNED __device__ __forceinline__ float2 flash_numbers(const flash_state &t, size_t start, size_t head, int row,
+                                                       int used) {
+    const size_t at = flash_row_at(t, start, head, used, row);
 
     if (row >= used) return make_float2(0, 0);
     return make_float2(memopt_i_times(t.statistics[at], t.a.scale * -MEMOPT_I_CUDA_LOG2_E), t.means[at]);
@@ -13936,8 +13997,8 @@ CU_DEVICE void flash_take(float (&grads)[M][N / 8][4], const unsigned char *own,
 
 /* Where a block of backward goes: what each tile is loaded by is one load of 16 bytes. */
 struct alignas(16) flash_route {
-    uint32_t sequence, others;    /* the first head of the others */
-    int      used, count;         /* rows of the sequence; tiles of the others in all */
+    uint32_t start, others;       /* the sequence's first row of all; the first head of the others */
+    int      used, tiles;         /* rows of the sequence; tiles of the others: of columns in all, of rows their end */
     int      from, per;           /* the first of them; those of a head */
     int      first;               /* own row */
     uint32_t head;                /* own */
@@ -13952,21 +14013,25 @@ template <typename T, int COLUMNS, int D, int N, int THREADS, int STAGES = 2, in
 
     __device__ __forceinline__ flash_rows<const T> rows(int second, int of_keys, const flash_route &at,
                                                         size_t head) const {
-        return of_keys ? flash_of(t, (const T *)(second ? t.a.values : t.a.keys), t.a.kv_stride, at.sequence, head,
+        return of_keys ? flash_of(t, (const T *)(second ? t.a.values : t.a.keys), t.a.kv_stride, at.start, head,
                                   at.used)
                        : flash_of(t, (const T *)(second ? t.a.grad_output : t.a.queries),
-                                  second ? t.a.output_stride : t.a.query_stride, at.sequence, head, at.used);
+                                  second ? t.a.output_stride : t.a.query_stride, at.start, head, at.used);
     }
 
+    __device__ __forceinline__ int count(void) const { return COLUMNS ? r.tiles : r.tiles - r.from; }
+
     template <int M> __device__ __forceinline__ flash_sight<M, COLUMNS> sight(void) const {
-        return { r.first, r.used, t.a.causal };
+        return { r.first, r.used, t.a.causal, t.window, t.inside };
     }
 
     /* Gradients of the first or second of what is own. */
     __device__ __forceinline__ flash_rows<T> result(int second) const {
-        return COLUMNS ? flash_of(t, (T *)(second ? t.a.grad_values : t.a.grad_keys), t.a.kv_stride, r.sequence, r.head,
-                                  (int)t.a.length)
-                       : flash_of(t, (T *)t.a.grad_queries, t.a.query_stride, r.sequence, r.head, (int)t.a.length);
+        const int length = flash_length(t, r.used);
+
+        return COLUMNS ? flash_of(t, (T *)(second ? t.a.grad_values : t.a.grad_keys), t.a.kv_stride, r.start, r.head,
+                                  length)
+                       : flash_of(t, (T *)t.a.grad_queries, t.a.query_stride, r.start, r.head, length);
     }
 
     template <int ROWS>
@@ -13980,7 +14045,7 @@ template <typename T, int COLUMNS, int D, int N, int THREADS, int STAGES = 2, in
         load_rows<FLASH_ROWS>(own, rows(0, COLUMNS, at, at.head), at.first);
         load_rows<FLASH_ROWS>(own + FLASH_ROWS * D * 2, rows(1, COLUMNS, at, at.head), at.first);
         if (!COLUMNS && threadIdx.x < FLASH_ROWS)
-            numbers[threadIdx.x] = flash_numbers(t, at.sequence, at.head, at.first + (int)threadIdx.x, at.used);
+            numbers[threadIdx.x] = flash_numbers(t, at.start, at.head, at.first + (int)threadIdx.x, at.used);
     }
 
     /* The tile of others after which `left - 1` are left, into its place; its first row is returned. */
@@ -13988,28 +14053,30 @@ template <typename T, int COLUMNS, int D, int N, int THREADS, int STAGES = 2, in
         unsigned char *tile = tiles + left % STAGES * 4 * N * D;
         float2 *numbers = all + left % STAGES * N;
         const flash_route at = r;
-        const int n = at.count - left;
+        const int n = at.tiles - left;
         const size_t head = at.others + (size_t)(COLUMNS ? n / at.per : 0);
         const int first = (COLUMNS ? at.from + n % at.per : n) * N;
 
         load_rows<N>(tile, rows(0, !COLUMNS, at, head), first);
         load_rows<N>(tile + N * D * 2, rows(1, !COLUMNS, at, head), first);
         if (COLUMNS && threadIdx.x < N)
-            numbers[threadIdx.x] = flash_numbers(t, at.sequence, head, first + (int)threadIdx.x, at.used);
+            numbers[threadIdx.x] = flash_numbers(t, at.start, head, first + (int)threadIdx.x, at.used);
         return first;
     }
 };
 
 template <int N, int COLUMNS> CU_DEVICE void flash_find_route(const flash_state &t, flash_route *r) {
-    const flash_place p = flash_begin(t, blockIdx.x, COLUMNS ? t.a.kv_heads : t.a.heads, FLASH_ROWS, !COLUMNS);
+    const flash_place p = flash_begin(t, blockIdx.x, COLUMNS ? t.a.kv_heads : t.a.heads, !COLUMNS);
     const unsigned group = (unsigned)t.a.heads / (unsigned)t.a.kv_heads;
-    const int from = COLUMNS && t.a.causal ? p.first / N : 0;
-    const int end = !COLUMNS && t.a.causal ? min(p.first + FLASH_ROWS, p.used) : p.used;
-    const int per = p.first < p.used ? (end + N - 1) / N - from : 0;
+    const int last = p.first + FLASH_ROWS - 1;
+    const int from = (!COLUMNS ? max(p.first + 1 - t.window, 0) : t.a.causal ? p.first : 0) / N;
+    const int seen = COLUMNS ? t.window < p.used - last ? last + t.window : p.used
+                             : t.a.causal ? min(last + 1, p.used) : p.used;
+    const int per = p.first < p.used ? (seen + N - 1) / N - from : 0;
 
     if (!threadIdx.x)
-        *r = { (uint32_t)p.sequence, (uint32_t)(COLUMNS ? p.head * group : p.head / group), p.used,
-               per * (COLUMNS ? (int)group : 1), from, per, p.first, (uint32_t)p.head };
+        *r = { (uint32_t)p.start, (uint32_t)(COLUMNS ? p.head * group : p.head / group), p.used,
+               COLUMNS ? per * (int)group : from + per, from, per, p.first, (uint32_t)p.head };
     __syncthreads();
 }
 
@@ -14032,7 +14099,7 @@ static __global__ void __launch_bounds__(128) flash_backward_kernel(flash_state 
     flash_zero(more);
     flash_find_route<N, COLUMNS>(t, route);
     w.load_own(memory, numbers);
-    int left = w.r.count;
+    int left = w.count();
     int next = 0;
     if (left) next = w.load(tiles, numbers, left);
     flash_copies_end();
@@ -14088,7 +14155,7 @@ static __global__ void __launch_bounds__(256) flash_pairs_kernel(flash_state t) 
     flash_zero(sums);
     flash_find_route<N, COLUMNS>(t, route);
     w.load_own(memory, numbers);
-    int left = w.r.count;
+    int left = w.count();
     int next = 0;
     if (left) next = w.load(tiles, numbers, left);
     flash_copies_end();
@@ -14253,8 +14320,8 @@ template <typename T, int D> struct group_reader {
     size_t stride;
     int rows, width, wide;  /* rows that are left from this one on, columns from this one on */
 
-    __device__ __forceinline__ group_reader(const flash_rows<const T> &k, const flash_rows<const T> &v) {
-        const int row = (int)threadIdx.x / 8;
+    __device__ __forceinline__ group_reader(const flash_rows<const T> &k, const flash_rows<const T> &v, int from) {
+        const int row = from + (int)threadIdx.x / 8;
         const int column = (int)threadIdx.x % 8 * 8;
 
         keys = k.data + (size_t)row * k.stride + column;
@@ -14299,7 +14366,7 @@ static __global__ void __launch_bounds__(GROUP_BOUND, D == 64 ? 2 : 1) group_for
     flash_find_route<N, 0>(t, route);
     const flash_route r = route[0]; /* for which there are registers here */
     const flash_walk<T, 0, D, N, GROUP_THREADS, GROUP_STAGES, 64> w = { t, r };
-    group_reader<T, D> others(w.rows(0, 1, r, r.others), w.rows(1, 1, r, r.others));
+    group_reader<T, D> others(w.rows(0, 1, r, r.others), w.rows(1, 1, r, r.others), r.from * N);
     const flash_sight<1, 0> sight = w.template sight<1>();
     CU_UNROLL for (int i = 0; i < 2; ++i) {
         most[0][i] = __uint_as_float(0xff800000u);
@@ -14310,13 +14377,13 @@ static __global__ void __launch_bounds__(GROUP_BOUND, D == 64 ? 2 : 1) group_for
     others.load(tiles);
     group_copies_end();
     group_keep<D>(kept, memory);
-    for (int i = 0; i < r.count; ++i) {
+    const int count = w.count();
+    for (int i = 0, first = r.from * N; i < count; ++i, first += N) {
         unsigned char *tile = tiles + i % GROUP_STAGES * 2 * BYTES;
         unsigned char *next = tiles + (i + 1) % GROUP_STAGES * 2 * BYTES;
         const unsigned char *before = tiles + (i + 2) % GROUP_STAGES * 2 * BYTES;
-        const int first = i * N;
 
-        if (i + 1 < r.count) others.load(next);
+        if (i + 1 < count) others.load(next);
         group_cross<T, D, true>(scores, kept, memory, tile);
         if (i) group_mix<T, D>(sums, shares, before + BYTES);
         else group_skip();
@@ -14330,15 +14397,16 @@ static __global__ void __launch_bounds__(GROUP_BOUND, D == 64 ? 2 : 1) group_for
         group_round<T>(shares, scores);
         group_copies_end();
     }
-    if (r.count) group_mix<T, D>(sums, shares, tiles + (r.count - 1) % GROUP_STAGES * 2 * BYTES + BYTES);
+    if (count) group_mix<T, D>(sums, shares, tiles + (count - 1) % GROUP_STAGES * 2 * BYTES + BYTES);
     group_end<0>(sums);
     __syncthreads(); /* nobody reads a tile any more */
-    const flash_place place = { r.sequence, r.head, r.first, r.used };
-    const int own_row = flash_own_row<1>();
-    flash_finish<T, D, 1>(t, place, sums, most, total, r.first + own_row);
+    const flash_route done = route[0]; /* not kept through the loop */
+    const flash_place place = { done.start, done.head, done.first, done.used };
+    const int row = done.first + flash_own_row<1>();
+    flash_finish<T, D, 1>(t, place, sums, most, total, row);
     if (!t.is_statistics)
-        flash_store<T, D, 1>(memory + own_row * D * 2, sums, flash_of(t, (T *)t.a.output, t.a.output_stride,
-                             r.sequence, r.head, (int)t.a.length), r.first + own_row, r.used);
+        flash_store<T, D, 1>(memory + flash_own_row<1>() * D * 2, sums, flash_of(t, (T *)t.a.output, t.a.output_stride,
+                             done.start, done.head, flash_length(t, done.used)), row, done.used);
 #else
     (void)t;
 #endif
@@ -14363,7 +14431,7 @@ static __global__ void __launch_bounds__(GROUP_BOUND) group_backward_kernel(flas
     if (memopt_i_cuda_shared_at(memory) % 1024) __trap(); /* nothing static is in front of it */
     flash_find_route<N, COLUMNS>(t, route);
     w.load_own(memory, numbers);
-    int left = w.r.count;
+    int left = w.count();
     int next = 0;
     if (left) next = w.load(tiles, numbers, left);
     group_copies_end();
@@ -14379,7 +14447,7 @@ static __global__ void __launch_bounds__(GROUP_BOUND) group_backward_kernel(flas
         if (left > 1) next = w.load(tiles, numbers, left - 1);
         group_cross<T, D, KEPT != 0>(scores, kept[0], memory, tile);
         group_cross<T, D, KEPT != 0>(grads, kept[1], memory + OWN_BYTES, tile + BYTES);
-        if (left < w.r.count) {
+        if (left < w.count()) {
             if (COLUMNS) group_mix<T, MORE>(more, shares, before + BYTES);
             group_mix<T, D>(sums, slopes, before);
         } else {
@@ -14404,7 +14472,7 @@ static __global__ void __launch_bounds__(GROUP_BOUND) group_backward_kernel(flas
         group_round<T>(slopes, grads);
         group_copies_end();
     }
-    if (w.r.count) { /* the last tile is in place 1 */
+    if (w.count()) { /* the last tile is in place 1 */
         if (COLUMNS) group_mix<T, MORE>(more, shares, tiles + 3 * BYTES);
         group_mix<T, D>(sums, slopes, tiles + 2 * BYTES);
     }
@@ -14440,6 +14508,10 @@ static __global__ void __launch_bounds__(GROUP_BOUND) group_backward_kernel(flas
               that the gradients of keys and values, which are sums over them, are added by beta.
    Sums       of gradients of keys and values: block onto block, from the last to the first: the last one sees all
               columns, so nothing has to be set to 0. With 16 bits of storage in floats in scratch, rounded once.
+   Window     A block's columns begin at the first of its first row, or up to 31 before it. Not every block sees all
+              columns then, so sums begin with 0.
+   Documents  are sequences, each of products of its own: zeros between them would be multiplied, too, and 0 times what
+              is not finite would carry it from one to another.
    Lengths    are known to kernels only. Products run over all rows; probabilities and slopes of rows and columns that
               are not in use are 0. But 0 times what lies there may be NaN: so operands that are multiplied by such
               zeros are copied first, with zeros in these rows. Without lengths nothing is copied.
@@ -14455,15 +14527,19 @@ typedef struct attention_task {
     memopt_cuda_gemm *gemm;
     cudaStream_t stream;
     size_t group, row;           /* query heads of a key head; elements of a row of all key heads */
+    size_t rows;                 /* of all sequences */
+    size_t sequences, longest;   /* or documents; rows of one */
+    size_t columns;              /* of a block of scores */
     size_t stride, pitch;        /* of rows of scores in floats, of probabilities in elements */
     size_t bytes;                /* of scratch */
     float *scores, *grad_scores; /* kv_heads x block x stride */
     void  *p, *g;                /* probabilities and gradients of scores, as operands: the same bytes, or a buffer */
-    float *keys, *values;        /* length x row: sums, with 16 bits of storage */
+    float *keys, *values;        /* longest x row: sums, with 16 bits of storage */
     void  *kept, *left, *grads;  /* with lengths: copies of keys or values; of a block of queries, of grad_output */
     int    backward;
     int    flash, groups;        /* by cuda_flash, or cuda_groups, with nothing of the above but: */
     float *statistics, *means;   /* batch x heads x length each, in a backward; statistics: unless they are kept */
+    size_t *starts;              /* of documents, as kernels read them */
 } attention_task;
 
 /* Whether the kernels of cuda_flash take this, and are there: compiled for 8.0 or later. Without a device they are. And
@@ -14493,9 +14569,9 @@ PRUNED void attention_lay_out_flash(attention_task *t, memopt_carver *c) {
     const size_t row = a->length * sizeof(float);
 
     t->statistics = a->statistics;
-    if (!t->backward) return;
-    if (!a->statistics) t->statistics = (float *)memopt_carve(c, a->batch * a->heads, row, 256);
-    t->means = (float *)memopt_carve(c, a->batch * a->heads, row, 256);
+    if (a->documents) t->starts = (size_t *)memopt_carve(c, a->documents + 1, sizeof *t->starts, 256);
+    if (t->backward && !a->statistics) t->statistics = (float *)memopt_carve(c, a->batch * a->heads, row, 256);
+    if (t->backward) t->means = (float *)memopt_carve(c, a->batch * a->heads, row, 256);
     (void)memopt_carve(c, 0, 1, 256);
 }
 
@@ -14505,7 +14581,7 @@ PRUNED void attention_lay_out(attention_task *t, memopt_carver *c) {
     const size_t size = memopt_type_bytes(a->type);
     const size_t narrow = size < 4;
     const size_t backward = t->backward != 0;
-    const size_t apart = narrow && a->length > SOFTMAX_BLOCK;
+    const size_t apart = narrow && t->columns > SOFTMAX_BLOCK;
     const size_t masked = a->lengths != NULL;
     const size_t rows = a->kv_heads * a->block;
     const size_t wide = t->stride * 4;
@@ -14524,12 +14600,23 @@ PRUNED void attention_lay_out(attention_task *t, memopt_carver *c) {
         t->g = t->grad_scores;
     }
     t->pitch = narrow && !apart ? 2 * t->stride : t->stride;
-    t->keys = (float *)memopt_carve(c, a->length, sums, 256);
-    t->values = (float *)memopt_carve(c, a->length, sums, 256);
+    t->keys = (float *)memopt_carve(c, t->longest, sums, 256);
+    t->values = (float *)memopt_carve(c, t->longest, sums, 256);
     t->kept = memopt_carve(c, a->length, t->row * size * masked, 256);
     t->left = memopt_carve(c, a->block, t->row * size * masked * backward, 256);
     t->grads = memopt_carve(c, a->block, t->row * size * masked * backward, 256);
     (void)memopt_carve(c, 0, 1, 256);
+}
+
+/* The first column of a block: the multiple of 32 at or before which its first row's window begins. */
+PRUNED size_t attention_first(size_t row, size_t window) {
+    return window ? memopt_i_less(row + 1, window) / 32 * 32 : 0;
+}
+
+/* Columns of a block of scores, at most. */
+PRUNED size_t attention_columns(const memopt_attention *a, size_t longest) {
+    if (!a->window || a->window >= longest) return longest;
+    return memopt_i_min(longest, a->window + a->block + 30);
 }
 
 PRUNED status_t attention_resolve(const memopt_attention *x, int backward, attention_task *t) {
@@ -14540,20 +14627,23 @@ PRUNED status_t attention_resolve(const memopt_attention *x, int backward, atten
     status_t s2;
 
     if (!x) return MEMOPT_ERR_ARGUMENT;
-    if (x->documents || x->window) return MEMOPT_ERR_UNSUPPORTED;
     y = *x;
     if (!y.block) y.block = ATTENTION_BLOCK;
     if ((s = memopt_i_attention_resolve(NULL, &y, &same)) != MEMOPT_OK) return s; /* the CPU's rules */
     memset(t, 0, sizeof *t);
     t->a = same.a;
-    t->a.block = memopt_i_min(y.block, memopt_i_max(y.length, 1)); /* no multiple of 32: the CPU's order of sums */
+    t->rows = same.rows;
+    t->sequences = same.sequences;
+    t->longest = same.longest;
+    t->a.block = memopt_i_min(y.block, memopt_i_max(t->longest, 1)); /* no multiple of 32: the CPU's order of sums */
     if (!y.online) t->a.statistics = NULL;
     t->group = same.group;
     t->backward = backward;
     t->row = t->a.kv_heads * t->a.width;
-    if (t->a.length > 0x7fffffff - 64 || t->a.query_stride > 0x7fffffff || t->a.kv_stride > 0x7fffffff
+    if (t->longest >= FLASH_ALL || t->rows > 0xffffffff || t->a.query_stride > 0x7fffffff || t->a.kv_stride > 0x7fffffff
         || t->a.output_stride > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
-    t->stride = memopt_i_align_down(t->a.length + 63, 64);
+    t->columns = attention_columns(&t->a, t->longest);
+    t->stride = memopt_i_align_down(t->columns + 63, 64);
     if (t->stride > 0x7fffffff / 2) return MEMOPT_ERR_OVERFLOW; /* of a row of 16 bits in the place of floats */
     if ((s2 = attention_flashes(&t->a, &t->flash, &t->groups)) != 0) return s2;
     attention_lay_out(t, &c);
@@ -14570,6 +14660,17 @@ PUBLIC status_t api::memopt_cuda_attention_scratch(const memopt_cuda_ops *, cons
     return s;
 }
 
+/* Where documents begin, by the CPU's rules. */
+PRUNED status_t attention_documents(const memopt_attention *a) {
+    memopt_i_attention same;
+    memopt_status s;
+    const status_t at = pointer(a->starts, sizeof *a->starts);
+
+    if (at) return at;
+    if ((s = memopt_i_attention_resolve(NULL, a, &same)) != MEMOPT_OK) return s;
+    return memopt_i_attention_documents(&same);
+}
+
 PRUNED status_t attention_check(const attention_task *t, const memopt_cuda_ops *ops) {
     const memopt_attention *a = &t->a;
     const size_t size = memopt_type_bytes(a->type);
@@ -14581,6 +14682,7 @@ PRUNED status_t attention_check(const attention_task *t, const memopt_cuda_ops *
     for (i = 0; i < (t->backward ? 7u : 4u) && !s; ++i) s = pointer(p[i], size);
     if (!s && t->flash) s = pointer_if(a->statistics, sizeof *a->statistics);
     if (!s && t->flash && t->backward && a->statistics) s = pointer(a->output, size);
+    if (!s && a->documents) s = attention_documents(a);
     if (!s) s = gemm_types(ops->gemm, a->type, a->type);
     if (!s) s = linear_scratch(ops, t->bytes);
     return s ? s : gemm_ready(ops->gemm);
@@ -14592,16 +14694,28 @@ typedef struct attention_rows_task {
     const void *p;           /* slopes: the probabilities */
     void   *to;
     const size_t *lengths;
-    size_t  sequence, length, first, rows, heads, block, columns, stride, pitch;
+    size_t  sequence, length, window, first, rows, heads, block, at, columns, stride, pitch;
     float   scale;
     int     causal;
 } attention_rows_task;
 
-/* How many columns a row of the block has; 0 for one that is not in use. */
+/* Where the columns end that a row of the block has; 0 for one that is not in use. */
 CU_DEVICE size_t attend_valid(const attention_rows_task &t, size_t i) {
     const size_t used = t.lengths ? memopt_i_min(t.lengths[t.sequence], t.length) : t.length;
     const size_t row = t.first + i;
-    return row >= used ? 0 : t.causal ? row + 1 : used;
+    return row >= used ? 0 : t.causal ? row + 1 - t.at : used;
+}
+
+CU_DEVICE void attend_barrier(unsigned lanes) {
+    if (lanes == 32) __syncwarp();
+    else __syncthreads();
+}
+
+/* Columns of a row become a number. All threads of its group come here, and see it. */
+template <typename T> CU_DEVICE void attend_fill(T *x, size_t from, size_t end, float value, unsigned lanes) {
+    attend_barrier(lanes);
+    for (size_t i = from + threadIdx.x % lanes; i < end; i += lanes) store_one(x + i, value);
+    attend_barrier(lanes);
 }
 
 template <bool HELD, int SLOPES, typename T>
@@ -14610,28 +14724,24 @@ static __global__ void CU_BOUNDS(HELD ? 256 : 512) attend_kernel(attention_rows_
     const size_t row = softmax_row_of(lanes);
     if (row >= t.rows * t.heads) return; /* all of a warp, which needs no other one */
     const size_t at = row / t.rows * t.block + row % t.rows;
-    const size_t n = attend_valid(t, row % t.rows);
+    const size_t end = attend_valid(t, row % t.rows);
+    const size_t hidden = t.window && end > t.window ? end - t.window : 0; /* before its window */
+    const size_t from = hidden / 4 * 4; /* where floats are aligned as those of the row are */
     float *x = t.scores + at * t.stride;
     T *y = (T *)t.to + at * t.pitch;
     const T *p = (const T *)t.p + at * t.pitch;
-    if (SLOPES) softmax_slope_any<HELD>(p, x, y, n, t.columns, t.scale, lanes, red);
-    else softmax_any<HELD>(x, y, n, t.columns, t.scale, lanes, red);
+    if (hidden) attend_fill(x, from, hidden, SLOPES ? 0 : memopt_i_bits_float(0xff800000u), lanes);
+    const size_t n = end - from;
+    const size_t columns = t.columns - from;
+    if (SLOPES) softmax_slope_any<HELD>(p + from, x + from, y + from, n, columns, t.scale, lanes, red);
+    else softmax_any<HELD>(x + from, y + from, n, columns, t.scale, lanes, red);
+    if (hidden) attend_fill(y, 0, hidden, 0, lanes);
 }
 
 template <int SLOPES, typename T> static status_t attend_rows(const attention_rows_task *t, cudaStream_t stream) {
     const unsigned lanes = softmax_lanes(t->columns);
     return MEMOPT_I_CUDA_SOFTMAX_RUN((attend_kernel<true, SLOPES, T>), (attend_kernel<false, SLOPES, T>),
                                      t->rows * t->heads, lanes, stream, *t);
-}
-
-template <int SLOPES>
-static status_t attention_soft(const attention_task *t, size_t sequence, size_t first, size_t rows, size_t columns) {
-    const memopt_attention *a = &t->a;
-    const attention_rows_task k = {
-        SLOPES ? t->grad_scores : t->scores, t->p, SLOPES ? t->g : t->p, a->lengths, sequence, a->length, first, rows,
-        a->kv_heads, a->block, columns, t->stride, t->pitch, a->scale, a->causal };
-
-    return CU_WITH(a->type, attend_rows<SLOPES, T>(&k, t->stream));
 }
 
 /* Rows of all key heads side by side, copied; those that are not in use become 0. Heads lie `step` apart. */
@@ -14689,8 +14799,8 @@ template <typename T> static __global__ void __launch_bounds__(256) round_kernel
     for (size_t i = at; i < at + left; ++i) store_one((T *)t.to + i / t.row * t.stride + i % t.row, t.from[i]);
 }
 
-PRUNED status_t attention_round(const attention_task *t, const float *sums, void *to) {
-    const size_t n = t->a.length * t->row;
+PRUNED status_t attention_round(const attention_task *t, const float *sums, size_t rows, void *to) {
+    const size_t n = rows * t->row;
     const size_t blocks = memopt_i_ceil_div(n, 1024);
     const int wide = !(t->row % 4 || t->a.kv_stride % 4 || ((uintptr_t)to & 7));
     const round_task k = { sums, to, n, t->row, t->a.kv_stride, wide };
@@ -14699,11 +14809,19 @@ PRUNED status_t attention_round(const attention_task *t, const float *sums, void
     return CU_RUN(round_kernel<f16_t>, blocks, 256, 0, t->stream, k);
 }
 
+/* Sums to add onto: rows of floats become 0. */
+PRUNED __global__ void __launch_bounds__(256) clear_kernel(float *sums, size_t n, size_t row, size_t stride) {
+    const size_t first = (size_t)blockIdx.x * 1024 + threadIdx.x;
+
+    for (size_t at = first; at < n && at < first + 1024; at += 256) sums[at / row * stride + at % row] = 0;
+}
+
 /* ---- a block: rows of one query head of each group ---- */
 typedef struct attention_worker {
     const attention_task *t;
     int    plan_only;                /* only for algorithms */
-    size_t sequence, head, first, rows, columns;
+    size_t sequence, start, length, window; /* its first row of all; its rows; 0 where its rows see all before them */
+    size_t head, first, rows, at, columns; /* of the block; its columns begin with `at` */
     matrix queries, keys, values, grads; /* of all key heads: operands, or copies of them */
 } attention_worker;
 
@@ -14720,13 +14838,30 @@ PRUNED matrix attention_shares(const attention_task *t, const void *p, int turne
     return { p, t->pitch, t->a.type, turned, t->a.block * t->pitch };
 }
 
+/* The rows from one on. */
+PRUNED matrix attention_from(matrix m, size_t row) {
+    m.data = memopt_i_row_at(m.data, m.type, row * m.stride);
+    return m;
+}
+
+template <int SLOPES> static status_t attention_soft(const attention_worker *w) {
+    const attention_task *t = w->t;
+    const memopt_attention *a = &t->a;
+    const attention_rows_task k = {
+        SLOPES ? t->grad_scores : t->scores, t->p, SLOPES ? t->g : t->p, a->lengths, w->sequence, w->length, w->window,
+        w->first, w->rows, a->kv_heads, a->block, w->at, w->columns, t->stride, t->pitch, a->scale, a->causal };
+
+    return w->plan_only ? 0 : CU_WITH(a->type, attend_rows<SLOPES, T>(&k, t->stream));
+}
+
 PRUNED status_t attention_multiply(const attention_worker *w, matrix_product *q) {
     q->batch.count = w->t->a.kv_heads;
     return gemm_run(w->t->gemm, q, w->plan_only, w->t->stream);
 }
 
 /* scores = rows * others^T */
-PRUNED status_t attention_cross(const attention_worker *w, const matrix &left, matrix right, float *scores) {
+PRUNED status_t attention_cross(const attention_worker *w, const matrix &left, const matrix &others, float *scores) {
+    matrix right = attention_from(others, w->at);
     matrix_product q;
 
     right.turned = 1;
@@ -14736,22 +14871,35 @@ PRUNED status_t attention_cross(const attention_worker *w, const matrix &left, m
 
 /* result = probabilities (or slopes) * others, of the type */
 PRUNED status_t attention_mix(const attention_worker *w, const void *p, const matrix &right, const matrix &result) {
-    matrix_product q = product_of(w->rows, w->t->a.width, w->columns, attention_shares(w->t, p, 0), right, result);
+    matrix_product q = product_of(w->rows, w->t->a.width, w->columns, attention_shares(w->t, p, 0),
+                                  attention_from(right, w->at), result);
     return attention_multiply(w, &q);
+}
+
+/* Where gradients of the sequence's keys, or values, are added up: in scratch, or, of floats, in their place. */
+PRUNED matrix attention_sums(const attention_worker *w, float *sums, void *place) {
+    const memopt_attention *a = &w->t->a;
+    const size_t row = w->t->row;
+
+    if (a->type != MEMOPT_TYPE_F32) return { sums, row, MEMOPT_TYPE_F32, 0, a->width };
+    return { memopt_i_row_to(place, a->type, w->start * a->kv_stride), a->kv_stride, MEMOPT_TYPE_F32, 0, a->width };
+}
+
+PRUNED status_t attention_clear(const attention_worker *w, const matrix &sums) {
+    const size_t n = w->length * w->t->row;
+    float *to = static_cast<float *>(const_cast<void *>(sums.data));
+
+    return CU_RUN(clear_kernel<>, memopt_i_ceil_div(n, 1024), 256, 0, w->t->stream, to, n, w->t->row, sums.stride);
 }
 
 /* sums (+)= probabilities^T * rows, in float */
 PRUNED status_t attention_gather(const attention_worker *w, const void *p, const matrix &right, float *sums,
                                  void *place) {
     const attention_task *t = w->t;
-    const memopt_attention *a = &t->a;
-    const int whole = a->type == MEMOPT_TYPE_F32;
-    matrix_product q = product_of(
-        w->columns, a->width, w->rows, attention_shares(t, p, 1), right,
-        { whole ? memopt_i_row_to(place, a->type, w->sequence * a->length * a->kv_stride) : (void *)sums,
-          whole ? a->kv_stride : t->row, MEMOPT_TYPE_F32, 0, a->width });
+    matrix_product q = product_of(w->columns, t->a.width, w->rows, attention_shares(t, p, 1), right,
+                                  attention_from(attention_sums(w, sums, place), w->at));
 
-    q.p.accumulate = w->head > 0 || w->first + w->rows < a->length;
+    q.p.accumulate = w->head > 0 || w->window || w->first + w->rows < w->length;
     return attention_multiply(w, &q);
 }
 
@@ -14767,13 +14915,16 @@ PRUNED status_t attention_mask(const attention_worker *w, matrix *r, void *to, s
 
 PRUNED attention_worker attention_begin(const attention_task *t, int plan_only, size_t sequence) {
     const memopt_attention *a = &t->a;
-    const size_t at = sequence * a->length * a->kv_stride;
     attention_worker w;
 
     memset(&w, 0, sizeof w);
     w.t = t;
     w.plan_only = plan_only;
     w.sequence = sequence;
+    w.start = a->documents ? a->starts[sequence] : sequence * a->length;
+    w.length = a->documents ? a->starts[sequence + 1] - w.start : a->length;
+    w.window = a->window < w.length ? a->window : 0;
+    const size_t at = w.start * a->kv_stride;
     w.keys = attention_rows(t, a->keys, at, a->kv_stride, a->width);
     w.values = attention_rows(t, a->values, at, a->kv_stride, a->width);
     return w;
@@ -14782,7 +14933,7 @@ PRUNED attention_worker attention_begin(const attention_task *t, int plan_only, 
 /* The rows of a block: its operands, and the place of its results. */
 PRUNED matrix attention_at(const attention_worker *w, const void *data, size_t stride) {
     const attention_task *t = w->t;
-    return attention_rows(t, data, (w->sequence * t->a.length + w->first) * stride + w->head * t->a.width,
+    return attention_rows(t, data, (w->start + w->first) * stride + w->head * t->a.width,
                           stride, t->group * t->a.width);
 }
 
@@ -14793,21 +14944,22 @@ PRUNED status_t attention_weigh(attention_worker *w, size_t head, size_t first) 
 
     w->head = head;
     w->first = first;
-    w->rows = memopt_i_min(a->block, a->length - first);
-    w->columns = a->causal ? first + w->rows : a->length;
+    w->rows = memopt_i_min(a->block, w->length - first);
+    w->at = attention_first(first, w->window);
+    w->columns = (a->causal ? first + w->rows : w->length) - w->at;
     w->queries = attention_at(w, a->queries, a->query_stride);
     s = attention_cross(w, w->queries, w->keys, w->t->scores);
-    return s || w->plan_only ? s : attention_soft<0>(w->t, w->sequence, first, w->rows, w->columns);
+    return s ? s : attention_soft<0>(w);
 }
 
 PRUNED status_t attention_forward_sequence(const attention_task *t, int plan_only, size_t sequence) {
     const memopt_attention *a = &t->a;
     attention_worker w = attention_begin(t, plan_only, sequence);
-    status_t s = attention_mask(&w, &w.values, t->kept, 0, a->length);
+    status_t s = attention_mask(&w, &w.values, t->kept, 0, w.length);
     size_t head, first;
 
     for (head = 0; head < t->group; ++head)
-        for (first = 0; first < a->length && !s; first += memopt_i_min(a->block, a->length - first)) {
+        for (first = 0; first < w.length && !s; first += memopt_i_min(a->block, w.length - first)) {
             s = attention_weigh(&w, head, first);
             if (!s) s = attention_mix(&w, t->p, w.values, attention_at(&w, a->output, a->output_stride));
         }
@@ -14823,7 +14975,7 @@ PRUNED status_t attention_backward_block(attention_worker *w, matrix keys, size_
     if (!s) s = attention_mask(w, &w->grads, t->grads, first, w->rows);
     if (!s) s = attention_gather(w, t->p, w->grads, t->values, a->grad_values);
     if (!s) s = attention_cross(w, w->grads, w->values, t->grad_scores);
-    if (!s && !w->plan_only) s = attention_soft<1>(t, w->sequence, first, w->rows, w->columns);
+    if (!s) s = attention_soft<1>(w);
     if (!s) s = attention_mix(w, t->g, keys, attention_at(w, a->grad_queries, a->query_stride));
     if (!s) s = attention_mask(w, &w->queries, t->left, first, w->rows);
     return s ? s : attention_gather(w, t->g, w->queries, t->keys, a->grad_keys);
@@ -14833,16 +14985,20 @@ PRUNED status_t attention_backward_sequence(const attention_task *t, int plan_on
     const memopt_attention *a = &t->a;
     attention_worker w = attention_begin(t, plan_only, sequence);
     matrix keys = w.keys;
-    const size_t at = sequence * a->length * a->kv_stride;
+    const size_t at = w.start * a->kv_stride;
     size_t head, block;
-    status_t s = attention_mask(&w, &keys, t->kept, 0, a->length);
+    status_t s = attention_mask(&w, &keys, t->kept, 0, w.length);
 
+    if (!s && w.window && !plan_only) {
+        s = attention_clear(&w, attention_sums(&w, t->keys, a->grad_keys));
+        if (!s) s = attention_clear(&w, attention_sums(&w, t->values, a->grad_values));
+    }
     for (head = 0; head < t->group; ++head)
-        for (block = memopt_i_ceil_div(a->length, a->block); block-- && !s; )
+        for (block = memopt_i_ceil_div(w.length, a->block); block-- && !s; )
             s = attention_backward_block(&w, keys, head, block * a->block);
     if (s || plan_only || a->type == MEMOPT_TYPE_F32) return s;
-    s = attention_round(t, t->keys, memopt_i_row_to(a->grad_keys, a->type, at));
-    return s ? s : attention_round(t, t->values, memopt_i_row_to(a->grad_values, a->type, at));
+    s = attention_round(t, t->keys, w.length, memopt_i_row_to(a->grad_keys, a->type, at));
+    return s ? s : attention_round(t, t->values, w.length, memopt_i_row_to(a->grad_values, a->type, at));
 }
 
 /* ---- by cuda_flash ---- */
@@ -14857,8 +15013,41 @@ PRUNED int flash_is_wide(const memopt_attention *a) {
 }
 
 PRUNED flash_state flash_task(const attention_task *t) {
-    const size_t tiles = memopt_i_ceil_div(t->a.length, FLASH_ROWS);
-    return { t->a, t->statistics, t->means, tiles, t->backward, flash_is_wide(&t->a) };
+    const memopt_attention *a = &t->a;
+    const size_t tiles = a->documents ? t->rows / FLASH_ROWS + a->documents
+                       : memopt_i_ceil_div(a->length, FLASH_ROWS);
+    const int window = a->window ? (int)memopt_i_min(a->window, FLASH_ALL) : (int)FLASH_ALL;
+    const unsigned inside = (unsigned)memopt_i_less((size_t)window + 2, FLASH_ROWS + FLASH_TILE);
+    flash_state k = { *a, t->statistics, t->means, tiles, window, inside, t->backward, flash_is_wide(a) };
+
+    k.a.starts = t->starts;
+    return k;
+}
+
+/* Where documents begin, from the host's memory to the device's: within launches, which may be captured. */
+enum { STARTS = 480 };
+typedef struct starts_part {
+    size_t  *to;
+    unsigned n;
+    size_t   start[STARTS];
+} starts_part;
+
+PRUNED __global__ void __launch_bounds__(512) starts_kernel(const CU_ARGUMENT starts_part p) {
+    if (threadIdx.x < p.n) p.to[threadIdx.x] = p.start[threadIdx.x];
+}
+
+PRUNED status_t flash_starts(const attention_task *t) {
+    const size_t count = t->a.documents ? t->a.documents + 1 : 0;
+    starts_part p;
+    status_t s = 0;
+
+    for (size_t first = 0; first < count && !s; first += p.n) {
+        p.to = t->starts + first;
+        p.n = (unsigned)memopt_i_min(count - first, STARTS);
+        memcpy(p.start, t->a.starts + first, p.n * sizeof *p.start);
+        s = CU_RUN(starts_kernel<>, 1, 512, 0, t->stream, p);
+    }
+    return s;
 }
 
 /* A block for each FLASH_ROWS of a head. */
@@ -14869,7 +15058,7 @@ static status_t flash_run(const attention_task *t, KERNEL kernel, size_t heads, 
         taken(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
 
     if (s) return s;
-    return CU_RUN(kernel, t->a.batch * heads * k.tiles, threads, shared, t->stream, k);
+    return CU_RUN(kernel, (t->a.documents ? 1 : t->a.batch) * heads * k.tiles, threads, shared, t->stream, k);
 }
 
 template <typename T, int D> static status_t flash_forward(const attention_task *t) {
@@ -14903,9 +15092,9 @@ template <typename T> static status_t flash_means(const attention_task *t) {
 }
 
 template <typename T, int D> static status_t flash_any(const attention_task *t) {
-    status_t s;
+    status_t s = flash_starts(t);
 
-    if (!t->backward) return flash_forward<T, D>(t);
+    if (s || !t->backward) return s ? s : flash_forward<T, D>(t);
     s = t->a.statistics ? flash_means<T>(t) : flash_forward<T, D>(t);
     if (!s) s = flash_backward<T, D, 0>(t);
     return s ? s : flash_backward<T, D, 1>(t);
@@ -14933,7 +15122,7 @@ PRUNED status_t attention_run(const memopt_cuda_ops *ops, const memopt_attention
     t.stream = stream;
     if (t.flash) return attention_flash(&t);
     for (plan_only = 1; plan_only >= 0; --plan_only)
-        for (i = 0; i < t.a.batch && !s; ++i)
+        for (i = 0; i < t.sequences && !s; ++i)
             s = backward ? attention_backward_sequence(&t, plan_only, i) : attention_forward_sequence(&t, plan_only, i);
     return s;
 }

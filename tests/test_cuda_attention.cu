@@ -116,29 +116,41 @@ static void test_cuda_attention_spoil(test_cuda_attention_case *c) {
 }
 static void test_cuda_attention_poison(test_cuda_attention_tensor *t) { test_poison(t->d, t->bytes); }
 #define CUDA_ATTENTION_VALUE(what, gradient, b, head, row, j) (test_cuda_attention_of(c, what, gradient)->x[test_cuda_attention_place(c, what, b, head, row) + (j)])
+/* What row i attends to, of `used` rows in use. Documents are of one sequence, and `starts` the host's. */
+static void test_cuda_attention_sees(const memopt_attention *a, size_t i, size_t used, size_t *low, size_t *high) {
+    size_t d = 0, start = 0;
+    if (a->documents) {
+        while (a->starts[d + 1] <= i) ++d;
+        start = a->starts[d]; used = a->starts[d + 1];
+    }
+    *high = i >= used ? 0 : a->causal ? i + 1 : used;
+    *low = a->window && i + 1 > a->window ? i + 1 - a->window : 0;
+    if (*low < start) *low = start;
+}
 /* Of a head: probabilities and gradients of scores, each with how far off it may be (p, s and their errors). */
 static void test_cuda_attention_matrices(const test_cuda_attention_case *c, size_t b, size_t head, double *p, double *s, double *error, int backward) {
     const memopt_attention *a = &c->a; const size_t n = a->length, kh = head / (a->heads / c->kv), used = c->lengths[b] < n ? c->lengths[b] : n; size_t i, j, k;
     const double scale = a->scale > 0 ? (double)a->scale : 1 / sqrt((double)a->width), half = test_cuda_attention_half(a->type);
     for (i = 0; i < n; ++i) {
-        const size_t valid = i >= used ? 0 : a->causal ? i + 1 : used; double most = -1e300, sum = 0, mean = 0, spread = 0;
+        size_t low, valid; double most = -1e300, sum = 0, mean = 0, spread = 0;
+        test_cuda_attention_sees(a, i, used, &low, &valid);
         for (j = 0; j < n; ++j) p[i * n + j] = s[i * n + j] = error[i * n + j] = 0;
-        for (j = 0; j < valid; ++j) {
+        for (j = low; j < valid; ++j) {
             for (k = 0; k < a->width; ++k) p[i * n + j] += scale * CUDA_ATTENTION_VALUE(0, 0, b, head, i, k) * CUDA_ATTENTION_VALUE(1, 0, b, kh, j, k);
             if (p[i * n + j] > most) most = p[i * n + j];
         }
-        for (j = 0; j < valid; ++j) sum += p[i * n + j] = exp(p[i * n + j] - most);
-        for (j = 0; j < valid; ++j) p[i * n + j] /= sum;
-        for (j = 0; j < valid && backward; ++j) {
+        for (j = low; j < valid; ++j) sum += p[i * n + j] = exp(p[i * n + j] - most);
+        for (j = low; j < valid; ++j) p[i * n + j] /= sum;
+        for (j = low; j < valid && backward; ++j) {
             for (k = 0; k < a->width; ++k) s[i * n + j] += CUDA_ATTENTION_VALUE(3, 1, b, head, i, k) * CUDA_ATTENTION_VALUE(2, 0, b, kh, j, k);
             mean += p[i * n + j] * s[i * n + j]; spread += p[i * n + j] * fabs(s[i * n + j]);
         }
         for (k = 0; k < a->width && a->statistics && valid && backward; ++k) { /* there mean is that of a rounded output */
             double out = 0;
-            for (j = 0; j < valid; ++j) out += p[i * n + j] * CUDA_ATTENTION_VALUE(2, 0, b, kh, j, k);
+            for (j = low; j < valid; ++j) out += p[i * n + j] * CUDA_ATTENTION_VALUE(2, 0, b, kh, j, k);
             spread += fabs(out * CUDA_ATTENTION_VALUE(3, 1, b, head, i, k));
         }
-        for (j = 0; j < valid && backward; ++j) {
+        for (j = low; j < valid && backward; ++j) {
             error[i * n + j] = scale * p[i * n + j] * (2.2 * (half + 1e-5) * fabs(s[i * n + j] - mean) + 1.1 * (half + 1e-5) * spread) + 1e-7;
             s[i * n + j] = scale * p[i * n + j] * (s[i * n + j] - mean);
         }
@@ -319,11 +331,13 @@ static void test_cuda_attention_long(void) {
         ops.d_scratch = test_device(bytes); ops.scratch_bytes = bytes;
         CHECK(memopt_i_cuda::attention_resolve(&x, 1, &t) == 0 && t.bytes == bytes);
         c = memopt_carver_begin(ops.d_scratch); memopt_i_cuda::attention_lay_out(&t, &c);
+        memopt_i_cuda::attention_worker w = memopt_i_cuda::attention_begin(&t, 0, 0);
+        w.first = first; w.rows = 3; w.columns = n;
         scores = (float *)malloc(6 * t.stride * 4); grad_scores = scores + 3 * t.stride; p = (unsigned char *)malloc(12 * t.stride); g = (unsigned char *)malloc(12 * t.stride);
         TEST_SCHEDULES(n > 2000 ? 2 : 8) {
             for (i = 0; i < 6 * t.stride; ++i) scores[i] = i % t.stride < n ? (float)((double)(test_random(&seed) >> 11) * 0x1p-50 - 4) : memopt_i_bits_float(0x7fc00000u);
             test_put(t.scores, scores, 12 * t.stride); test_put(t.grad_scores, grad_scores, 12 * t.stride);
-            CHECK(memopt_i_cuda::attention_soft<0>(&t, 0, first, 3, n) == 0 && memopt_i_cuda::attention_soft<1>(&t, 0, first, 3, n) == 0);
+            CHECK(memopt_i_cuda::attention_soft<0>(&w) == 0 && memopt_i_cuda::attention_soft<1>(&w) == 0);
             for (i = 0; i < 3; ++i) {
                 const size_t valid = x.causal ? first + i + 1 : n, size = memopt_type_bytes(of);
                 test_get(p, (char *)t.p + i * t.pitch * size, n * size); test_get(g, (char *)t.g + i * t.pitch * size, n * size);
@@ -368,8 +382,6 @@ static void test_cuda_attention_bad(void) {
     BOTH(x.query_stride = 15, MEMOPT_ERR_ARGUMENT);
     BOTH(x.length = SIZE_MAX / 2, MEMOPT_ERR_OVERFLOW);
     BOTH((x.length = (size_t)1 << 31, x.batch = 1), MEMOPT_ERR_OVERFLOW);
-    BOTH(x.window = 4, MEMOPT_ERR_UNSUPPORTED);
-    BOTH(x.documents = 1, MEMOPT_ERR_UNSUPPORTED);
     BOTH(x.batch = 0, 0);
     BOTH((x.length = 0, x.queries = NULL), 0);
 #ifndef __CUDACC__
@@ -511,10 +523,10 @@ static void test_cuda_attention_flash_schedules(void) { /* the same bits in ever
     free(first);
 }
 /* What a row does not see takes no part, to the bit: NaN and infinities in keys, values, queries and grad_output. */
-static test_cuda_attention_case test_cuda_attention_flash_planted(test_cuda_attention_rig *r, memopt_type type, size_t width, int what, uint16_t code, size_t at) {
+static test_cuda_attention_case test_cuda_attention_flash_planted(test_cuda_attention_rig *r, memopt_type type, size_t width, int what, uint16_t code, size_t at, size_t window) {
     uint64_t seed = 13; size_t j; test_cuda_attention_case c = test_cuda_attention_case_make(&seed, type, 1, 150, 2, 1, width, 0, 0, 0);
     const test_cuda_attention_tensor *t = test_cuda_attention_of(&c, what, what == 3);
-    c.a.causal = 1;
+    c.a.causal = 1; c.a.window = window;
     for (j = 0; j < width && code; j += 3) ((uint16_t *)t->host)[test_cuda_attention_place(&c, what, 0, 0, at) + j] = code;
     test_put(t->d, t->host, t->bytes);
     test_cuda_attention_scratch(r, &c.a);
@@ -525,31 +537,31 @@ static test_cuda_attention_case test_cuda_attention_flash_planted(test_cuda_atte
 /* Of values it reaches the output, and of grad_output the gradient of values: its own columns, of all rows that see it,
    are NaN or infinite as it is, since probabilities are above 0. All other columns keep their bits. */
 static void test_cuda_attention_flash_columns(const test_cuda_attention_case *clean, const test_cuda_attention_case *c, int what, uint16_t code, size_t at) {
-    const int of = what == 2 ? 3 : 2, gradient = what == 3; const size_t end = what == 2 ? 150 : at + 1; size_t row, j;
+    const int of = what == 2 ? 3 : 2, gradient = what == 3; const size_t window = c->a.window ? c->a.window : 150, end = what == 2 ? memopt_i_min(at + window, 150) : at + 1; size_t row, j;
     const test_cuda_attention_tensor *t = test_cuda_attention_of(c, of, gradient), *before = test_cuda_attention_of(clean, of, gradient);
     const double odd = test_cuda_attention_at(t->type, &code, 0);
-    for (row = what == 2 ? at : 0; row < end; ++row) for (j = 0; j < c->a.width; ++j) {
+    for (row = what == 2 ? at : memopt_i_less(end, window); row < end; ++row) for (j = 0; j < c->a.width; ++j) {
         const size_t place = test_cuda_attention_place(c, of, 0, 0, row) + j; const double got = test_cuda_attention_at(t->type, t->host, place);
         if (j % 3) CHECK_AT(((const uint16_t *)t->host)[place] == ((const uint16_t *)before->host)[place], row * c->a.width + j);
         else CHECK_AT(odd != odd ? got != got : got == odd, row * c->a.width + j);
     }
 }
-static void test_cuda_attention_flash_not_finite(void) {
+static void test_cuda_attention_flash_odd(size_t window) {
     static const uint16_t odd[][3] = { { 0x7fc0, 0x7f80, 0xff80 }, { 0x7e00, 0x7c00, 0xfc00 } };
-    size_t row; int what, type, i;
+    size_t row; int what, type, i; const size_t behind = window ? window : 150;
     simulator_compiled(test_cuda_attention_way);
     for (type = 0; type < 2; ++type) for (i = 0; i < 3; ++i) {
         const size_t at = i ? 70 : 127, width = i == 1 && !type ? 128 : 64; const memopt_type of = type ? MEMOPT_TYPE_F16 : MEMOPT_TYPE_BF16;
         test_cuda_attention_rig r = test_cuda_attention_open(0);
-        test_cuda_attention_case clean = test_cuda_attention_flash_planted(&r, of, width, 0, 0, at);
+        test_cuda_attention_case clean = test_cuda_attention_flash_planted(&r, of, width, 0, 0, at, window);
         for (what = 0; what < 4; ++what) {
             test_cuda_attention_case c; size_t told = 0;
             simulator_schedule((int)i + 1);
-            c = test_cuda_attention_flash_planted(&r, of, width, what, odd[type][i], at);
+            c = test_cuda_attention_flash_planted(&r, of, width, what, odd[type][i], at, window);
             for (row = 0; row < 150; ++row) {
                 const int keys = what == 1 || what == 2;
-                if (keys ? row < at : row != at) CHECK_AT(test_cuda_attention_same_row(&clean, &c, 3, 0, row) && test_cuda_attention_same_row(&clean, &c, 0, 1, row), row);
-                if (!keys && row > at) CHECK_AT(test_cuda_attention_same_row(&clean, &c, 1, 1, row) && test_cuda_attention_same_row(&clean, &c, 2, 1, row), row);
+                if (keys ? row < at || row >= at + behind : row != at) CHECK_AT(test_cuda_attention_same_row(&clean, &c, 3, 0, row) && test_cuda_attention_same_row(&clean, &c, 0, 1, row), row);
+                if (!keys && (row > at || row + behind <= at)) CHECK_AT(test_cuda_attention_same_row(&clean, &c, 1, 1, row) && test_cuda_attention_same_row(&clean, &c, 2, 1, row), row);
                 told += (what == 3 || !test_cuda_attention_same_row(&clean, &c, 3, 0, row)) && !test_cuda_attention_same_row(&clean, &c, 0, 1, row);
             }
             CHECK_AT(told >= 1, what * 3 + i); /* and what does see it is told */
@@ -559,6 +571,10 @@ static void test_cuda_attention_flash_not_finite(void) {
         test_cuda_attention_case_drop(&clean);
         test_cuda_attention_close(&r);
     }
+}
+static void test_cuda_attention_flash_not_finite(void) { test_cuda_attention_flash_odd(0); }
+static void test_cuda_attention_flash_not_finite_window(void) { /* of more than a tile, of few rows */
+    test_cuda_attention_flash_odd(test_cuda_attention_way ? 3 : 45);
 }
 /* The first keys have scores of -infinity, in whole tiles: as if they were not there. */
 static void test_cuda_attention_flash_impossible(void) {
@@ -576,6 +592,245 @@ static void test_cuda_attention_flash_impossible(void) {
         test_cuda_attention_case_drop(&c);
         test_cuda_attention_close(&r);
     }
+}
+/* ---- documents and windows ---- */
+enum { CUDA_ATTENTION_ROWS = 290, CUDA_ATTENTION_DOCUMENTS = 8 };
+/* None, of a row, of more than a tile, that end with one. */
+static const size_t test_cuda_attention_starts[] = { 0, 0, 1, 1, 131, 259, 289, 290, 290 };
+typedef struct test_cuda_attention_results { unsigned char *x; size_t bytes; } test_cuda_attention_results;
+static test_cuda_attention_results test_cuda_attention_results_of(const test_cuda_attention_case *c, int backward) {
+    const test_cuda_attention_tensor *of[] = { &c->out, &c->dq, &c->dk, &c->dv };
+    const size_t statistics = c->a.statistics ? c->a.batch * c->a.length * c->a.heads * sizeof(float) : 0;
+    test_cuda_attention_results r = { NULL, 0 };
+    r.x = (unsigned char *)malloc(c->out.bytes + c->dq.bytes + c->dk.bytes + c->dv.bytes + statistics);
+    for (int i = 0; i < (backward ? 4 : 1); ++i) {
+        test_get(r.x + r.bytes, of[i]->d, of[i]->bytes);
+        r.bytes += of[i]->bytes;
+    }
+    if (statistics) test_get(r.x + r.bytes, c->a.statistics, statistics);
+    r.bytes += statistics;
+    return r;
+}
+/* A document as a sequence of its own, in its place. */
+static memopt_attention test_cuda_attention_alone(const memopt_attention *a, size_t start, size_t length) {
+    memopt_attention x = *a; const size_t kv = a->kv_heads ? a->kv_heads : a->heads;
+    const size_t q = start * (a->query_stride ? a->query_stride : a->heads * a->width), out = start * a->heads * a->width;
+    const size_t k = start * (a->kv_stride ? a->kv_stride : kv * a->width);
+    x.documents = x.longest = 0; x.starts = NULL; x.batch = 1; x.length = length;
+    x.queries = memopt_i_row_at(a->queries, a->type, q); x.grad_queries = memopt_i_row_to(a->grad_queries, a->type, q);
+    x.keys = memopt_i_row_at(a->keys, a->type, k); x.grad_keys = memopt_i_row_to(a->grad_keys, a->type, k);
+    x.values = memopt_i_row_at(a->values, a->type, k); x.grad_values = memopt_i_row_to(a->grad_values, a->type, k);
+    x.output = memopt_i_row_to(a->output, a->type, out);
+    x.grad_output = memopt_i_row_at(a->grad_output, a->type, out);
+    if (a->statistics) x.statistics = a->statistics + start * a->heads;
+    return x;
+}
+static void test_cuda_attention_both(test_cuda_attention_rig *r, const memopt_attention *a, int n) {
+    CHECK_AT(test_cuda_attention_forward(r, a) == 0, n);
+    test_cuda_attention_scratch(r, a);
+    CHECK_AT(memopt_cuda_attention_backward(&r->ops, a, NULL) == 0, n);
+}
+/* Beside the definition; and the bits of each document by itself. */
+static void test_cuda_attention_documents_one(uint64_t *seed, memopt_type type, size_t width, size_t window, int n) {
+    const size_t rows = CUDA_ATTENTION_ROWS, *starts = test_cuda_attention_starts; size_t d;
+    test_cuda_attention_rig r = test_cuda_attention_open(0);
+    test_cuda_attention_case c =
+        test_cuda_attention_case_make(seed, type, 1, rows, 2, n % 3 ? 1 : 2, width, n & 1, 0, (size_t)(n % 5 == 4));
+    test_cuda_attention_tensor *const results[] = { &c.out, &c.dq, &c.dk, &c.dv };
+    c.a.documents = CUDA_ATTENTION_DOCUMENTS; c.a.starts = starts; c.a.longest = n % 4 ? 0 : 130;
+    c.a.causal = window || n % 2 == 0; c.a.window = window; c.a.block = 48;
+    if (n % 4 < 2) { c.a.online = 1; c.a.statistics = (float *)test_device(rows * 2 * sizeof(float)); }
+    if (n % 4 < 2) test_poison(c.a.statistics, rows * 2 * sizeof(float));
+    for (int i = 0; i < 4; ++i) test_cuda_attention_poison(results[i]);
+    test_cuda_attention_both(&r, &c.a, n);
+    test_cuda_attention_check(&c, 0, (uint64_t)n);
+    test_cuda_attention_check(&c, 1, (uint64_t)n);
+    test_cuda_attention_results whole = test_cuda_attention_results_of(&c, 1);
+    for (int i = 0; i < 4; ++i) test_put(results[i]->d, results[i]->host, results[i]->bytes); /* what lies between stays */
+    for (d = 0; d < CUDA_ATTENTION_DOCUMENTS; ++d) {
+        const memopt_attention x = test_cuda_attention_alone(&c.a, starts[d], starts[d + 1] - starts[d]);
+        test_cuda_attention_both(&r, &x, n);
+    }
+    test_cuda_attention_results alone = test_cuda_attention_results_of(&c, 1);
+    if (!test_on_card() || type != MEMOPT_TYPE_F32) CHECK_AT(!memcmp(whole.x, alone.x, whole.bytes), n);
+    free(whole.x); free(alone.x);
+    test_cuda_attention_case_drop(&c);
+    test_cuda_attention_close(&r);
+}
+static void test_cuda_attention_documents(void) {
+    static const size_t windows[] = { 0, 1, 33, 64, 100, 129 }, widths[] = { 16, 64, 100 };
+    uint64_t seed = 21; int n = 0;
+    for (int way = 0; way <= 80; way += way ? 5 : 75) /* by rows of scores, by cuda_flash, by cuda_groups */
+        for (size_t i = 0; i < 6; ++i, ++n) {
+            simulator_compiled(way);
+            test_cuda_attention_documents_one(&seed, MEMOPT_TYPE_BF16, widths[i % 3], windows[i], n);
+            if (way == 75) test_cuda_attention_documents_one(&seed, MEMOPT_TYPE_F32, widths[i % 3], windows[i], n + 1);
+            if (i % 3 == 2) test_cuda_attention_documents_one(&seed, MEMOPT_TYPE_F16, 64, windows[i], n);
+        }
+    simulator_compiled(0);
+}
+/* Of two sequences, in schedules that are hostile: documents do not end where these do; many of them. */
+static void test_cuda_attention_many(void) {
+    enum { DOCUMENTS = 500, LENGTH = 128 };
+    static size_t starts[DOCUMENTS + 1]; uint64_t seed;
+    for (int i = 0; i <= DOCUMENTS; ++i) starts[i] = (size_t)i * 2 * LENGTH / DOCUMENTS;
+    for (int way = 0; way <= 80; way += 80) TEST_SCHEDULES(2) {
+        test_cuda_attention_rig r = test_cuda_attention_open(0); size_t d;
+        seed = 22;
+        test_cuda_attention_case c = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_BF16, 2, LENGTH, 1, 1, 64, 0, 0, 0);
+        simulator_compiled(way);
+        c.a.documents = DOCUMENTS; c.a.starts = starts; c.a.causal = 1; c.a.longest = 1;
+        simulator_streams(test_schedule_i % 3, (uint64_t)test_schedule_i);
+        CHECK(test_cuda_attention_forward(&r, &c.a) == 0);
+        test_get(c.out.host, c.out.d, c.out.bytes); /* a row by itself has its value */
+        CHECK(!memcmp(c.out.host, c.v.host, c.out.bytes));
+        starts[1] = 110; starts[2] = 215;
+        for (d = 3; d <= DOCUMENTS; ++d) starts[d] = 2 * LENGTH;
+        c.a.longest = 0;
+        test_cuda_attention_both(&r, &c.a, test_schedule_i);
+        test_cuda_attention_results whole = test_cuda_attention_results_of(&c, 1);
+        for (d = 0; d < 3; ++d) {
+            const memopt_attention x = test_cuda_attention_alone(&c.a, starts[d], starts[d + 1] - starts[d]);
+            test_cuda_attention_both(&r, &x, test_schedule_i);
+        }
+        test_cuda_attention_results alone = test_cuda_attention_results_of(&c, 1);
+        CHECK_AT(!memcmp(whole.x, alone.x, whole.bytes), test_schedule_i);
+        for (d = 0; d <= DOCUMENTS; ++d) starts[d] = d * 2 * LENGTH / DOCUMENTS;
+        free(whole.x); free(alone.x);
+        test_cuda_attention_case_drop(&c);
+        test_cuda_attention_close(&r);
+    }
+    simulator_compiled(0);
+}
+/* Sequences, of which some rows are not in use. One that is as wide as a sequence is none, to the bit. */
+static void test_cuda_attention_windows(void) {
+    static const size_t windows[] = { 1, 31, 33, 64, 129, 192, 193, 400 };
+    uint64_t seed = 23; int n = 0;
+    for (int way = 0; way <= 80; way += way ? 5 : 75) for (size_t i = 0; i < 8; ++i, ++n) {
+        const memopt_type type = way != 75 ? (memopt_type)(1 + i % 2) : (memopt_type)(i % 3);
+        const size_t widths[] = { 5, 64, 128 }; test_cuda_attention_rig r = test_cuda_attention_open(0);
+        test_cuda_attention_case c =
+            test_cuda_attention_case_make(&seed, type, 2, 193, 2, 1 + i % 2, widths[i % 3], n & 1, n % 4 == 1, n % 5 == 4);
+        simulator_compiled(way);
+        c.a.causal = 1; c.a.window = windows[i]; c.a.block = i % 4 ? 40 : 0;
+        if (i % 2) { c.a.online = 1; c.a.statistics = (float *)test_device(2 * 193 * 2 * sizeof(float)); }
+        if (i % 2) test_poison(c.a.statistics, 2 * 193 * 2 * sizeof(float));
+        test_cuda_attention_spoil(&c);
+        test_cuda_attention_poison(&c.out); test_cuda_attention_poison(&c.dq);
+        test_cuda_attention_poison(&c.dk); test_cuda_attention_poison(&c.dv);
+        test_cuda_attention_both(&r, &c.a, n);
+        test_cuda_attention_check(&c, 0, (uint64_t)n);
+        test_cuda_attention_check(&c, 1, (uint64_t)n);
+        if (windows[i] >= 193) {
+            test_cuda_attention_results with = test_cuda_attention_results_of(&c, 1);
+            c.a.window = 0;
+            test_cuda_attention_both(&r, &c.a, n);
+            test_cuda_attention_results without = test_cuda_attention_results_of(&c, 1);
+            CHECK_AT(!memcmp(with.x, without.x, with.bytes), n);
+            free(with.x); free(without.x);
+        }
+        test_cuda_attention_case_drop(&c);
+        test_cuda_attention_close(&r);
+    }
+    simulator_compiled(0);
+}
+/* NaN and infinities in a document reach no other one, on any way. */
+static void test_cuda_attention_documents_apart(void) {
+    static const uint16_t odd[] = { 0x7fc0, 0x7f80, 0xff80 }; static const size_t starts[] = { 0, 20, 61, 150 };
+    for (int way = 0; way <= 80; way += way ? 5 : 75) for (int what = 0; what < 4; ++what) {
+        const int i = (what + way) % 3; test_cuda_attention_case c[2]; test_cuda_attention_rig r = test_cuda_attention_open(0);
+        simulator_compiled(way);
+        for (int k = 0; k < 2; ++k) {
+            uint64_t seed = 24;
+            c[k] = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_BF16, 1, 150, 2, 1, 64, 0, 0, 0);
+            const test_cuda_attention_tensor *t = test_cuda_attention_of(&c[k], what, what == 3);
+            for (size_t j = 0; j < 64 && k; ++j)
+                ((uint16_t *)t->host)[test_cuda_attention_place(&c[k], what, 0, 0, 20 + (size_t)i * 20) + j] = odd[i];
+            test_put(t->d, t->host, t->bytes);
+            c[k].a.documents = 3; c[k].a.starts = starts; c[k].a.causal = i % 2; c[k].a.block = 16;
+            test_cuda_attention_both(&r, &c[k].a, what);
+            test_get(c[k].out.host, c[k].out.d, c[k].out.bytes); test_get(c[k].dq.host, c[k].dq.d, c[k].dq.bytes);
+            test_get(c[k].dk.host, c[k].dk.d, c[k].dk.bytes); test_get(c[k].dv.host, c[k].dv.d, c[k].dv.bytes);
+        }
+        for (size_t row = 0; row < 150; ++row) for (int of = 0; of < 4; ++of)
+            if (row < 20 || row >= 61) CHECK_AT(test_cuda_attention_same_row(&c[0], &c[1], of, of < 3, row), row);
+        for (int k = 0; k < 2; ++k) test_cuda_attention_case_drop(&c[k]);
+        test_cuda_attention_close(&r);
+    }
+    simulator_compiled(0);
+}
+/* Work and scratch are of what is attended to. */
+static void test_cuda_attention_skips(void) {
+#ifndef __CUDACC__
+    static const size_t starts[] = { 0, 128, 256, 384, 512, 640, 768, 896, 1024 };
+    for (int way = 0; way <= 80; way += 80) {
+        size_t work[3], bytes = 0; uint64_t seed = 25; memopt_attention x; test_cuda_attention_rig r = test_cuda_attention_open(0);
+        test_cuda_attention_case c = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_BF16, 1, 1024, 1, 1, 64, 0, 0, 0);
+        simulator_compiled(way);
+        for (int i = 0; i < 3; ++i) { /* all; documents; a window: of 72 tiles of 64 columns 16, and 23 */
+            x = c.a; x.causal = 1;
+            if (i == 1) { x.documents = 8; x.starts = starts; }
+            if (i == 2) x.window = 64;
+            work[i] = simulator_synchronisations();
+            test_cuda_attention_both(&r, &x, i);
+            work[i] = simulator_synchronisations() - work[i];
+        }
+        CHECK_AT(work[1] * 2 < work[0] && work[2] * 2 < work[0], way);
+        x = c.a; x.grad_queries = NULL; x.documents = 8; x.starts = NULL; /* it is not looked at */
+        CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == 256);
+        simulator_compiled(75);
+        x.kv_heads = x.heads = 2; x.longest = 200; x.block = 16;
+        CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == 2 * 16 * 256 * 4);
+        x.documents = x.longest = 0; x.causal = 1; x.window = 100; /* 100 + 16 + 30 columns */
+        CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == 2 * 16 * 192 * 4);
+        test_cuda_attention_case_drop(&c);
+        test_cuda_attention_close(&r);
+    }
+    simulator_compiled(0);
+#endif
+}
+/* What the CPU refuses is refused, on any way, and nothing is written. */
+static void test_cuda_attention_documents_bad(void) {
+    static size_t starts[] = { 0, 3, 8, 16 }; memopt_attention x;
+    for (int way = 75; way <= 80; way += 5) {
+        uint64_t seed = 26; test_cuda_attention_rig r = test_cuda_attention_open(0); memopt_cuda_ops ops;
+        test_cuda_attention_case c = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_BF16, 2, 8, 2, 2, 8, 0, 0, 0);
+        simulator_compiled(way);
+        c.a.documents = 3; c.a.starts = starts; c.a.causal = 1;
+        test_cuda_attention_scratch(&r, &c.a);
+        const size_t launches = simulator_launches();
+#define BAD(change, status) do {                                                                                        \
+        x = c.a; ops = r.ops; change;                                                                                   \
+        CHECK(memopt_cuda_attention_forward(&ops, &x, NULL) == (status));                                               \
+        CHECK(memopt_cuda_attention_backward(&ops, &x, NULL) == (status));                                              \
+        starts[0] = 0; starts[1] = 3; starts[2] = 8; starts[3] = 16; } while (0)
+        BAD(x.starts = NULL, MEMOPT_CUDA_ERR_NULL);
+        BAD(x.starts = (const size_t *)(const void *)((const char *)x.starts + 4), MEMOPT_CUDA_ERR_ALIGNMENT);
+        BAD(starts[0] = 1, MEMOPT_ERR_ARGUMENT);
+        BAD(starts[1] = 9, MEMOPT_ERR_ARGUMENT);
+        BAD(starts[3] = 15, MEMOPT_ERR_ARGUMENT);
+        BAD(starts[3] = 17, MEMOPT_ERR_ARGUMENT);
+        BAD(starts[2] = 7, MEMOPT_ERR_ARGUMENT); /* the third has 9 rows, and length is 8 */
+        BAD(x.longest = 7, MEMOPT_ERR_ARGUMENT);
+        BAD(x.longest = 17, MEMOPT_ERR_ARGUMENT);
+        BAD(x.documents = 0, MEMOPT_ERR_ARGUMENT);
+        BAD((x.documents = 0, x.starts = NULL, x.longest = 8), MEMOPT_ERR_ARGUMENT);
+        BAD(x.lengths = (const size_t *)(const void *)x.queries, MEMOPT_ERR_ARGUMENT);
+        BAD((x.causal = 0, x.window = 4), MEMOPT_ERR_ARGUMENT);
+        BAD(x.documents = SIZE_MAX, MEMOPT_ERR_OVERFLOW);
+        BAD(ops.scratch_bytes = 16, MEMOPT_ERR_BUFFER);
+#undef BAD
+        CHECK(simulator_launches() == launches);
+        for (size_t k = 1; k <= 4 && !test_on_card(); ++k) { /* that of starts is the first of four */
+            simulator_fail_launch(k);
+            if (way == 80) CHECK(memopt_cuda_attention_backward(&r.ops, &c.a, NULL)
+                                 == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources);
+            simulator_fail_launch(0);
+        }
+        test_cuda_attention_case_drop(&c);
+        test_cuda_attention_close(&r);
+    }
+    simulator_compiled(0);
 }
 static void test_cuda_attention_flash_bad(void) {
     uint64_t seed = 14; memopt_attention x; memopt_cuda_ops ops; size_t k;
@@ -661,8 +916,15 @@ static void test_cuda_attention(void) {
         RUN(test_cuda_attention_flash);
         RUN(test_cuda_attention_flash_schedules);
         RUN(test_cuda_attention_flash_not_finite);
+        RUN(test_cuda_attention_flash_not_finite_window);
         RUN(test_cuda_attention_flash_impossible);
     }
+    RUN(test_cuda_attention_documents);
+    RUN(test_cuda_attention_many);
+    RUN(test_cuda_attention_windows);
+    RUN(test_cuda_attention_documents_apart);
+    RUN(test_cuda_attention_skips);
+    RUN(test_cuda_attention_documents_bad);
     RUN(test_cuda_attention_flash_ways);
     RUN(test_cuda_attention_flash_bad);
     RUN(test_cuda_attention_flash_launches);

@@ -2365,6 +2365,7 @@ void simulator_fail_launch(size_t k) { faults.launch = k; }
 void simulator_fail_call(size_t k) { faults.call = k; }
 void simulator_pending_error(int code) { last_error = (cudaError_t)code; }
 size_t simulator_calls(void) { return faults.calls; }
+size_t simulator_synchronisations(void) { return (size_t)totals.synchronisations; }
 size_t simulator_launches(void) { return faults.launches; }
 void simulator_run_blocks(size_t first, size_t last) {
     device_run(-1);

@@ -25,6 +25,7 @@ void   simulator_fail_call(size_t k);     /* any call that can fail, launches in
 void   simulator_pending_error(int code); /* a cudaError_t that cudaGetLastError() has not told yet; 0 takes it back */
 size_t simulator_calls(void);             /* calls that can fail, so far: what simulator_fail_call() counts */
 size_t simulator_launches(void);          /* kernels launched, so far; those that failed as well */
+size_t simulator_synchronisations(void);  /* of blocks and warps, so far: what kernels with barriers do */
 
 /* Huge tensors: of the following launches only the first and the last so many blocks run (SIZE_MAX, 0 for all), and
    device blocks of at least so many bytes (0 = the usual 64 MiB) are zero pages that take memory when written. */

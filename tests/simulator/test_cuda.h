@@ -37,6 +37,7 @@ static inline void simulator_fail_call(size_t) {}
 static inline void simulator_pending_error(int) {}
 static inline size_t simulator_calls(void) { return 0; }
 static inline size_t simulator_launches(void) { return 0; }
+static inline size_t simulator_synchronisations(void) { return 0; }
 static inline void simulator_run_blocks(size_t, size_t) {}
 static inline void simulator_sparse(size_t) {}
 static inline void simulator_devices(int) {}

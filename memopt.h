@@ -26387,9 +26387,7 @@ typedef struct memopt_i_gemm_few {
 } memopt_i_gemm_few;
 
 /* Rows of sums that a kernel has for so many rows; what is too much is 0. */
-static size_t memopt_i_few_wide(size_t rows, int is_chains) {
-    return rows == 1 || (rows == 2 && is_chains) ? rows : rows <= 4 ? 4 : MEMOPT_I_FEW_ROWS;
-}
+static size_t memopt_i_few_wide(size_t rows) { return rows == 1 ? 1 : rows <= 4 ? 4 : MEMOPT_I_FEW_ROWS; }
 
 /* What a level is made of. */
 typedef struct memopt_i_gemm_kernels {
@@ -26479,7 +26477,6 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, 
     V(gemm_sums) s;
     size_t k, r;
 
-    if (rows > V(tall) || (V(width) == 1 && rows != 1 && rows != V(tall))) return;
     s.right = t->right;
     MEMOPT_I_UNROLL_ALL
     for (r = 0; r < 4; ++r) s.left[r] = t->left + (begin + (3 * r < rows ? 3 * r : 0)) * t->left_row;
@@ -26502,35 +26499,17 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, 
     }
 }
 
-/* All rows of a whole tile at once, else in one part or two of up to six; or, without lanes, one by one. */
+/* All rows of a whole tile at once, else in parts; or, without lanes, one by one. */
 V_HOST_FN MEMOPT_I_FLATTEN void V(gemm_tile)(const memopt_i_gemm_tile *t) {
     size_t begin, rows;
 
     for (begin = 0; begin < t->rows; begin += rows) {
         rows = t->rows - begin;
-        if (rows > 6 && rows < 12) rows = (rows + 1) / 2;
-        if (V(width) == 1 && rows < V(tall)) rows = 1;
-        switch (rows) {
-        case 1:
-            V(gemm_rows)(t, begin, 1);
-            break;
-        case 2:
-            V(gemm_rows)(t, begin, 2);
-            break;
-        case 3:
-            V(gemm_rows)(t, begin, 3);
-            break;
-        case 4:
-            V(gemm_rows)(t, begin, 4);
-            break;
-        case 5:
-            V(gemm_rows)(t, begin, 5);
-            break;
-        case 6:
-            V(gemm_rows)(t, begin, 6);
-            break;
-        default: V(gemm_rows)(t, begin, 12);
-        }
+        if (rows >= V(tall)) V(gemm_rows)(t, begin, rows = V(tall));
+        else if (V(width) > 1 && rows >= 6) V(gemm_rows)(t, begin, rows = 6);
+        else if (V(width) > 1 && rows >= 4) V(gemm_rows)(t, begin, rows = 4);
+        else if (V(width) > 1 && rows >= 2) V(gemm_rows)(t, begin, rows = 2);
+        else V(gemm_rows)(t, begin, rows = 1);
     }
 }
 
@@ -27085,12 +27064,11 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(few_columns)(const memopt_i_gemm_few *t, int 
 }
 
 V_FN MEMOPT_I_FLATTEN void V(gemm_few)(const memopt_i_gemm_few *t) {
-    switch (memopt_i_few_wide(t->rows, t->is_chains) + (t->is_chains ? 16u : 0u) + (t->is_straight ? 32u : 0u)) {
+    switch (memopt_i_few_wide(t->rows) + (t->is_chains ? 16u : 0u) + (t->is_straight ? 32u : 0u)) {
     case 1: V(few_columns)(t, 0, 0, 1); break;
     case 4: V(few_columns)(t, 0, 0, 4); break;
     case 8: V(few_columns)(t, 0, 0, 8); break;
     case 16 + 1: V(few_columns)(t, 0, 1, 1); break;
-    case 16 + 2: V(few_columns)(t, 0, 1, 2); break;
     case 16 + 4: V(few_columns)(t, 0, 1, 4); break;
 #  if MEMOPT_I_WIDTH != 8
     case 16 + 8: V(few_columns)(t, 0, 1, 8); break;
@@ -27100,7 +27078,6 @@ V_FN MEMOPT_I_FLATTEN void V(gemm_few)(const memopt_i_gemm_few *t) {
     case 32 + 4: V(few_columns)(t, 1, 0, 4); break;
     case 32 + 8: V(few_columns)(t, 1, 0, 8); break;
     case 48 + 1: V(few_columns)(t, 1, 1, 1); break;
-    case 48 + 2: V(few_columns)(t, 1, 1, 2); break;
     default: V(few_columns)(t, 1, 1, 4);
     }
 }
@@ -27425,7 +27402,7 @@ static size_t memopt_i_few_group(const memopt_i_gemm_work *w, size_t row) {
 static void memopt_i_gemm_few_left(const memopt_i_gemm_chunk *c, float *to, size_t row, size_t rows, size_t at,
                                    size_t depth) {
     const memopt_i_gemm_side *s = &c->work->left;
-    const size_t wide = memopt_i_few_wide(rows, c->work->is_bf16);
+    const size_t wide = memopt_i_few_wide(rows);
     float x[MEMOPT_I_GEMM_DEPTH];
     size_t k, r, i, n;
 
@@ -27469,7 +27446,7 @@ static void memopt_i_gemm_few_piece(const memopt_i_gemm_chunk *c, size_t j, size
     t.ahead_gap = t.stride - t.ahead_lines * 64;
     for (row = 0; row < c->rows; row += t.rows) {
         t.rows = memopt_i_few_group(w, row);
-        t.left = c->block + row * (c->end - c->at) + (at - c->at) * memopt_i_few_wide(t.rows, w->is_bf16);
+        t.left = c->block + row * (c->end - c->at) + (at - c->at) * memopt_i_few_wide(t.rows);
         t.to = c->to + row * c->to_row + j;
         mode = memopt_i_chains_begin(w);
         w->kernels->few(&t);

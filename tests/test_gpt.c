@@ -329,6 +329,7 @@ static void gpt_data_errors(void) {
 }
 static void gpt_documents(void) { /* where they begin, written down by hand; none goes on in the next sequence */
     static const char text[] = "a\n\n\nbc\nd\n\n\n\nx\ny\nzz"; /* two sequences of nine */
+    static const char windows[] = "\r\n\r\na\r\n\r\nb\r\n\r\ncd\r\n";
     static const size_t of_text[] = { 0, 4, 9, 12, 18 };
     static const int32_t places[18] = { 0, 1, 2, 3, 0, 1, 2, 3, 4, 0, 1, 2, 0, 1, 2, 3, 4, 5 };
     static const int32_t tokens[8] = { 5, 50256, 7, 10, 50256, 50256, 10, 10 };
@@ -340,6 +341,8 @@ static void gpt_documents(void) { /* where they begin, written down by hand; non
     CHECK(sizeof text == 19 && data_documents(&d, ids, 2, 9, starts, positions) == 4);
     CHECK(!memcmp(starts, of_text, sizeof of_text) && !memcmp(positions, places, sizeof places));
     CHECK(data_documents(&d, ids, 1, 4, starts, positions) == 1 && starts[0] == 0 && starts[1] == 4 && positions[3] == 3);
+    for (i = 0; i < 18; ++i) ids[i] = windows[i];
+    CHECK(sizeof windows == 19 && data_documents(&d, ids, 1, 18, starts, positions) == 4 && starts[1] == 4 && starts[2] == 9 && starts[3] == 14);
     d.bytes = 2;
     CHECK(data_documents(&d, tokens, 2, 4, starts, positions) == 4 && !memcmp(starts, of_tokens, sizeof of_tokens));
     CHECK(positions[0] == 0 && positions[3] == 2 && positions[4] == 0 && positions[5] == 0 && positions[7] == 2);

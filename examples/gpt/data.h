@@ -330,9 +330,14 @@ static int data_sequence(data *d, uint64_t at, size_t context, int32_t *inputs, 
         || data_beyond(d, at + context, targets + context - 1, 1, message, capacity);
 }
 
+/* Lines of text end with \n, or with \r\n. */
 static int data_begins_document(const data *d, const int32_t *id, size_t before) {
+    size_t ends = 0;
+
     if (d->bytes != 1) return *id == END_OF_TEXT;
-    return before > 1 && id[0] != '\n' && id[-1] == '\n' && id[-2] == '\n';
+    if (*id == '\n' || *id == '\r') return 0;
+    for (; before && (id[-1] == '\n' || id[-1] == '\r'); --before) ends += *--id == '\n';
+    return ends > 1;
 }
 
 static inline size_t data_documents(const data *d, const int32_t *ids, size_t batch, size_t context, size_t *starts,

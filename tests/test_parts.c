@@ -732,6 +732,18 @@ static void parts_workers(void) {
         CHECK_AT(parts_equal(m, parts_one.gradients) && m->head.loss == parts_one.head.loss, level);
     }
 }
+static void parts_no_rows(void) { /* a batch of none has gradients all the same: zeros */
+    static parts_model m; size_t i; int k;
+    for (k = 0; k < 8; ++k) {
+        transformer t = k & 1 ? parts_llama() : parts_gpt();
+        t.batch = 0; t.mlp_chunk = k & 2 ? 32 : 0;
+        parts_open(&m, &t, 2, k & 4 ? PARTS_FUSED : 0);
+        for (i = 0; i < m.total; ++i) m.gradients[i] = 7;
+        parts_train(&m, MEMOPT_SCHEDULE_ALL, 0, 1);
+        for (i = 0; i < m.total; ++i) CHECK_AT(m.gradients[i] == 0, i);
+        CHECK(!(k & 4) || m.done == (int)m.tensors);
+    }
+}
 static memopt_status parts_refuse(void *user, size_t tensor, const void *gradients) {
     (void)user; (void)gradients;
     return tensor == 5 ? MEMOPT_ERR_STATE : MEMOPT_OK;
@@ -1009,15 +1021,16 @@ static void parts_adapter_quantized(void) {
 }
 static void parts_adapter_refuses(void) {
     parts_adapted *t = parts_adapt(MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, 0.5f, 3); memopt_linear l; adapter p; int i;
-    static const char *const said[] = { "its struct", "rank", "rank", "rank", "grad_weights", "activation", "a, b, low or work", "accumulate_input", "input", "gradient_type" };
-    for (i = 0; i < 10; ++i) {
+    static const char *const said[] = { "its struct", "rank", "rank", "rank", "grad_weights", "activation", "a, b, low or work", "accumulate_input", "input", "gradient_type", "scale", "scale" };
+    for (i = 0; i < 12; ++i) {
         l = t->l; p = t->p;
         switch (i) {
         case 1: p.rank = 0; break;               case 2: p.rank = ADAPTED_OUT + 1; break;
         case 3: p.rank = SIZE_MAX; break;        case 4: l.grad_weights = t->w; break;
         case 5: l.activation = MEMOPT_ACTIVATION_GELU; break;
         case 6: p.b = NULL; break;               case 7: l.accumulate_input = 1; break;
-        case 8: l.input = NULL; break;           default: p.gradient_type = MEMOPT_TYPE_BF16;
+        case 8: l.input = NULL; break;           case 9: p.gradient_type = MEMOPT_TYPE_BF16; break;
+        case 10: p.scale = (float)NAN; break;    default: p.scale = (float)-INFINITY;
         }
         if (i != 7) CHECK_AT(adapter_forward(&t->ops, &l, i ? &p : NULL) == MEMOPT_ERR_ARGUMENT && !strcmp(t->error.argument, said[i]), i);
         else CHECK(adapter_backward(&t->ops, &l, &p) == MEMOPT_ERR_ARGUMENT && !strcmp(t->error.argument, said[i]));
@@ -1265,6 +1278,7 @@ static void test_parts(void) {
     RUN(parts_accumulate);
     RUN(parts_evaluate);
     RUN(parts_workers);
+    RUN(parts_no_rows);
     RUN(parts_alone);
     RUN(parts_reshape);
     RUN(parts_sizes);

@@ -55,6 +55,8 @@ static inline memopt_status adapter_check(const memopt_ops *ops, const memopt_li
     if (!x || !a) return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "its struct", "is NULL");
     if (!a->rank || a->rank > x->inputs || a->rank > x->outputs)
         return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "rank", "must be 1 to inputs and to outputs");
+    if (!(a->scale - a->scale >= 0))
+        return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "scale", "must be finite");
     if (x->grad_weights || x->grad_bias)
         return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "grad_weights", "is given, but the layer is frozen");
     if (x->activation || x->pre_activation)

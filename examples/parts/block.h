@@ -316,14 +316,15 @@ static inline size_t transformer_mlp_rows(const transformer *t) {
     return chunk < rows ? chunk : rows;
 }
 
-/* On to the first or next rows; 0: there are none. A description needs the first ones only. */
-static inline int transformer_mlp_next(transformer_work *w, size_t *end) {
-    const size_t rest = transformer_rows(w->shape) - *end;
+/* On to the rows of chunk number *chunk, which is counted on; 0: there are none. A description needs the first ones
+   only; without rows there is a chunk of none, whose gradients of weights are 0. */
+static inline int transformer_mlp_next(transformer_work *w, size_t *chunk) {
+    const size_t rows = transformer_rows(w->shape), most = transformer_mlp_rows(w->shape);
 
-    if (!rest || (*end && w->call->describing)) return 0;
-    w->row = *end;
-    w->rows = rest < transformer_mlp_rows(w->shape) ? rest : transformer_mlp_rows(w->shape);
-    *end += w->rows;
+    w->row = *chunk * most;
+    if (*chunk && (w->row >= rows || w->call->describing)) return 0;
+    w->rows = rows - w->row < most ? rows - w->row : most;
+    ++*chunk;
     return 1;
 }
 
@@ -348,7 +349,7 @@ static inline memopt_status transformer_mlp_forward(const memopt_tape_call *call
     const transformer *t = w.shape;
     const int whole = transformer_mlp_rows(t) == w.rows;
     const int kept = whole && call->saves;
-    size_t end = 0;
+    size_t chunk = 0;
     void *up, *hidden;
     memopt_status s = MEMOPT_OK;
 
@@ -359,7 +360,7 @@ static inline memopt_status transformer_mlp_forward(const memopt_tape_call *call
     hidden = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_hidden(t));
     transformer_take_low(&w);
     w.ops = memopt_ops_in(call, &t->ops);
-    while (!s && transformer_mlp_next(&w, &end)) s = transformer_mlp_rows_forward(&w, up, hidden);
+    while (!s && transformer_mlp_next(&w, &chunk)) s = transformer_mlp_rows_forward(&w, up, hidden);
     return s;
 }
 
@@ -386,7 +387,7 @@ static inline memopt_status transformer_mlp_backward(const memopt_tape_call *cal
     transformer_work w = transformer_begin(call, transformer_mlp_tensors, 1);
     const transformer *t = w.shape;
     const int again = transformer_mlp_rows(t) < w.rows;
-    size_t end = 0;
+    size_t chunk = 0;
     void *up, *hidden, *plane;
     float *statistics;
     memopt_status s = MEMOPT_OK;
@@ -398,7 +399,7 @@ static inline memopt_status transformer_mlp_backward(const memopt_tape_call *cal
     statistics = transformer_take_statistics(&w);
     transformer_take_low(&w);
     w.ops = memopt_ops_in(call, &t->ops);
-    while (!s && transformer_mlp_next(&w, &end))
+    while (!s && transformer_mlp_next(&w, &chunk))
         s = transformer_mlp_rows_backward(&w, up, again, hidden, plane, statistics);
     return transformer_done(&w, s);
 }

@@ -12319,7 +12319,7 @@ static int memopt_i_simd_widest(int asked) {
         || !__builtin_cpu_supports("avx512vbmi2")) return MEMOPT_SIMD_AVX2;
     if (!__builtin_cpu_supports("avx512bf16")) return MEMOPT_SIMD_AVX512;
 #    if defined(MEMOPT_I_TILES_EMULATED)
-    if (asked >= MEMOPT_SIMD_AMX) return MEMOPT_SIMD_AMX;
+    if (asked >= MEMOPT_SIMD_AMX && MEMOPT_I_TILES_EMULATED) return MEMOPT_SIMD_AMX;
 #    elif defined(MEMOPT_I_AMX)
     if (asked >= MEMOPT_SIMD_AMX && memopt_i_tiles_granted()) return MEMOPT_SIMD_AMX;
 #    endif

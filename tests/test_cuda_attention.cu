@@ -704,7 +704,7 @@ static void test_cuda_attention_many(void) {
 }
 /* Sequences, of which some rows are not in use. One that is as wide as a sequence is none, to the bit. */
 static void test_cuda_attention_windows(void) {
-    static const size_t windows[] = { 1, 31, 33, 64, 129, 191, 193, 400 };
+    static const size_t windows[] = { 1, 31, 34, 64, 129, 191, 193, 400 };
     uint64_t seed = 23; int n = 0;
     for (int way = 0; way <= 80; way += way ? 5 : 75) for (size_t i = 0; i < 8; ++i, ++n) {
         const memopt_type type = way != 75 ? (memopt_type)(1 + i % 2) : (memopt_type)(i % 3);

@@ -15837,15 +15837,22 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(level64)(memopt_quant_map map, const V(planes
 }
 
 /* The same of fewer than 64. */
-V_FN MEMOPT_I_ALWAYS_INLINE void V(level_some)(memopt_quant_map map, const V(planes_table) *t, float *x,
-                                               const uint8_t *codes, size_t n, __m512 scale) {
-    const __mmask64 lanes = ((__mmask64)1 << n) - 1;
+V_FN MEMOPT_I_ALWAYS_INLINE void V(level_some)(memopt_quant_map map, float *x, const uint8_t *codes, __mmask64 lanes,
+                                               __m512 scale) {
+    const V(planes_table) t = V(planes)(map);
     __m512 v[4];
     size_t i;
 
-    V(level64)(map, t, _mm512_maskz_loadu_epi8(lanes, codes), scale, v);
+    V(level64)(map, &t, _mm512_maskz_loadu_epi8(lanes, codes), scale, v);
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) _mm512_mask_storeu_ps(x + 16 * i, (__mmask16)(lanes >> 16 * i), v[i]);
+}
+
+V_APART_FN void V(decode_some)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax) {
+    const __mmask64 lanes = ((__mmask64)1 << n) - 1;
+
+    if (map == MEMOPT_QUANT_SIGNED) V(level_some)(MEMOPT_QUANT_SIGNED, x, codes, lanes, _mm512_set1_ps(absmax));
+    else V(level_some)(MEMOPT_QUANT_UNSIGNED, x, codes, lanes, _mm512_set1_ps(absmax));
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n,
@@ -15854,7 +15861,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_quant_map map, float *x, c
     const __m512 scale = _mm512_set1_ps(absmax);
     size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & 15), n) : 0, k; /* up to a cache line */
 
-    if (i) V(level_some)(map, &t, x, codes, i, scale);
+    if (i) V(decode_some)(map, x, codes, i, absmax);
     for (; n - i >= 64; i += 64) {
         __m512 v[4];
 
@@ -15867,7 +15874,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_quant_map map, float *x, c
             for (k = 0; k < 4; ++k) V(put)(x + i + 16 * k, v[k], 0);
         }
     }
-    if (i < n) V(level_some)(map, &t, x + i, codes + i, n - i, scale);
+    if (i < n) V(decode_some)(map, x + i, codes + i, n - i, absmax);
 }
 
 V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n,

@@ -7691,12 +7691,14 @@ static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t 
     *s = l->segments[--l->segment_count];
     memopt_i_ledger_event(l, MEMOPT_LEDGER_RELEASE, MEMOPT_TAG_OTHER, bytes, base, NULL, NULL);
 }
+MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x01 /* for memory */
 /* @section ledger_report : text ledger api_ledger_report
    The table for people. Tags that never held anything are left out. */
 
+MEMOPT_I_SMALL_BEGIN
 static void memopt_i_report_row(memopt_i_writer *o, const char *name, const memopt_usage *u, size_t all) {
     const size_t start = o->length;
     const size_t share = all ? (size_t)((double)u->at_peak / (double)all * 20.0 + 0.5) : 0;

@@ -62,6 +62,13 @@ class Header:
             self.names.append(name)
             self.text[name] = self.source[mark.start():marks[i + 1].start() if i + 1 < len(marks) else len(self.source)]
             self.uses[name] = mark.group(2).split()
+            depth = 0                                      # else a group without the next section has all that follows small
+            for begins in re.findall(r'^ *MEMOPT_I_SMALL_(?:(BEGIN)|END)', self.text[name], re.M):
+                depth += 1 if begins else -1
+                if depth not in (0, 1):
+                    break
+            if depth:
+                raise Broken(f'section {name}: MEMOPT_I_SMALL_BEGIN and _END are no pairs')
         for name in ALWAYS + (FIRST_BODY,):
             if name not in self.text:
                 raise Broken(f'no section {name}')
@@ -429,7 +436,9 @@ def selftest():
         except Broken: pass
     more = Header(whole.replace('/* @section widths', '/* @section d : c\n   Another one, below: it counts. */\n/* @section widths', 1))
     assert more.group_of['d'] == 'NUMBERS' and '     d         another one, below\n' in more.whole(), more.whole()
-    for old, new in (('/* @section b : a api_b', '/* @section b : a nothing'), ('memopt_b(void) {', 'memopt_d(void) {')):
+    for old, new in (('/* @section b : a api_b', '/* @section b : a nothing'), ('memopt_b(void) {', 'memopt_d(void) {'),
+                     ('/* ---- one heading', 'MEMOPT_I_SMALL_BEGIN\n/* ---- one heading'),
+                     ('/* ---- one heading', 'MEMOPT_I_SMALL_END\nMEMOPT_I_SMALL_BEGIN\n/* ---- one heading')):
         try: Header(PLANTED.replace(old, new, 1)); assert False, old
         except Broken: pass
     print('selftest ok')

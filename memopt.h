@@ -3734,7 +3734,8 @@ typedef struct memopt_shard_bytes { /* exact: what a rank holds, and what it sen
     /* Not counted: what memopt_shard_measure() and kinds that measure send (Adafactor its rows and columns, others some
        doubles a group and one for 64 Ki elements); memopt_comm_get_stats() tells it */
     uint64_t sent_gradients;         /* bytes a step, to other ranks of `comm`; as many are received */
-    uint64_t sent_weights;           /* likewise; stage 0: the sums. MUON: with momenta of matrices that borders cut */
+    uint64_t sent_weights;           /* likewise; stage 0: the sums. MUON: with this rank's part of each momentum that
+                                        borders cut; the others' parts are received */
     uint64_t sent_replicas;          /* likewise, to other ranks of `replicas`; of a plan the set's that sends most */
     uint64_t calls;                  /* of all three */
     size_t   slow_tiles;             /* of the store */

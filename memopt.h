@@ -26487,6 +26487,7 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, 
     V(gemm_sums) s;
     size_t k, r;
 
+    if (rows > V(tall)) return;
     s.right = t->right;
     MEMOPT_I_UNROLL_ALL
     for (r = 0; r < 4; ++r) s.left[r] = t->left + (begin + (3 * r < rows ? 3 * r : 0)) * t->left_row;

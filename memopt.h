@@ -12408,17 +12408,17 @@ static int memopt_i_level_held(int level) {
     return level;
 }
 
-/* Of products. Intel's dot products take twice the time of the multiply-adds they stand for (bench_gemm shows dots_...
-   beside avx512_...), so there they are for who names their level. */
+#if defined(MEMOPT_I_X86_16)
+/* Of products of bf16. Intel's dot products take twice the time of the multiply-adds they stand for (bench_gemm shows
+   dots_... beside avx512_...), so there they are for who names their level. */
 static int memopt_i_simd_level(const memopt_threads *threads) {
     const int level = memopt_i_level_up_to(threads, INT_MAX);
-#if defined(MEMOPT_I_X86_16)
     const int is_named = threads && threads->simd_level == level;
 
     if (level == MEMOPT_SIMD_AVX512_BF16 && !is_named && __builtin_cpu_is("intel")) return MEMOPT_SIMD_AVX512;
-#endif
     return memopt_i_level_held(level);
 }
+#endif
 
 MEMOPT_API int memopt_simd_best(void) { return memopt_i_level_held(memopt_i_simd_widest(INT_MAX)); }
 
@@ -27604,7 +27604,7 @@ static memopt_i_gemm_work memopt_i_gemm_begin(const memopt_product *p, memopt_i_
     memset(&w, 0, sizeof w);
     w.end = end;
     w.product = p;
-    w.level = memopt_i_simd_level(threads);
+    w.level = memopt_i_lane_level(threads);
     w.kernels = memopt_i_gemm_kernels_at(w.level);
     w.band = memopt_i_band_of_rows(band, p->left_transposed);
     w.has_band = !memopt_i_band_is_all(w.band, p->rows, p->depth);
@@ -28288,13 +28288,16 @@ static void memopt_i_tiles_cut(memopt_i_tiles_work *t, size_t workers) {
 static int memopt_i_tiles_run(const memopt_i_gemm_work *work, const memopt_threads *threads) {
     const memopt_product *p = work->product;
     memopt_i_tiles_work t;
+    int level;
 
     if (work->level < MEMOPT_SIMD_AVX512_BF16 || !work->is_bf16 || !p->depth) return 0;
+    level = memopt_i_simd_level(threads);
+    if (level < MEMOPT_SIMD_AVX512_BF16) return 0;
     /* packing would be all the work; but the unit's own reads faster than eight rows are multiplied in wide code */
-    if ((p->rows <= 4 || work->level < MEMOPT_SIMD_AMX) && memopt_i_gemm_is_few(work)) return 0;
+    if ((p->rows <= 4 || level < MEMOPT_SIMD_AMX) && memopt_i_gemm_is_few(work)) return 0;
     memset(&t, 0, sizeof t);
     t.work = work;
-    t.by_dots = work->level < MEMOPT_SIMD_AMX;
+    t.by_dots = level < MEMOPT_SIMD_AMX;
     memopt_i_tiles_cut(&t, (size_t)memopt_i_worker_count(threads));
     memopt_i_parallel_for(threads, t.down * memopt_i_ceil_div(p->columns, t.columns), memopt_i_tiles_chunk_run, &t);
     return 1;

@@ -1,5 +1,8 @@
 /* test_simd.c - the levels: which there are, what they are called, and that asking never gives more than there is. */
 #include "test.h"
+#if !defined(MEMOPT_I_X86_16) /* where products of bf16 have no level of their own */
+#  define memopt_i_simd_level memopt_i_lane_level
+#endif
 
 static void simd_best(void) { /* what was compiled in, and what the compiler's own runtime says of this processor */
     const int best = memopt_simd_best();

@@ -80,7 +80,7 @@ static void bench_batchnorm_measure(const bench *b, const memopt_threads *thread
     bench_batchnorm_work t; double ours[BENCH_BATCHNORM_REPEATS], apart[BENCH_BATCHNORM_REPEATS]; size_t i, bytes = 0;
     const size_t all = k->rows * k->outputs, n = k->outputs; char name[64]; float *memory;
     memset(&t, 0, sizeof t);
-    t.rows = k->rows; t.columns = n; t.level = memopt_i_simd_level(threads); t.ops.threads = threads;
+    t.rows = k->rows; t.columns = n; t.level = memopt_i_lane_level(threads); t.ops.threads = threads;
     t.x = bench_batchnorm_floats(k->rows * k->inputs, 1); t.w = bench_batchnorm_floats(n * k->inputs, 2);
     t.z = bench_batchnorm_floats(all, 3); t.v = bench_batchnorm_floats(all, 4); t.y = bench_batchnorm_floats(all, 5);
     t.vectors = bench_batchnorm_floats(10 * n, 6); t.folded = bench_batchnorm_floats(n * k->inputs, 7);

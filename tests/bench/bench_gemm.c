@@ -8,6 +8,9 @@
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include "bench.h"
+#if !defined(MEMOPT_I_X86_16) /* where products of bf16 have no level of their own */
+#  define memopt_i_simd_level memopt_i_lane_level
+#endif
 #include <time.h>
 #if defined(BENCH_CBLAS)
 #  include <cblas.h>

@@ -1176,9 +1176,10 @@ MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap);
 /* @section api_simd : api_host */
 
 /**
- * The widest level this machine has: MEMOPT_SIMD_SCALAR and up. Where there are matrix units, this and what runs at no
- * lower level asks Linux for them, for the whole process: from then on sigaltstack() refuses stacks too small for them
- * (about 11 KiB); and where a thread has such a stack already, they are not granted, and the level below is the best.
+ * The widest level this machine has: MEMOPT_SIMD_SCALAR and up. Where there are matrix units, this, and products of
+ * bf16 that run at no lower level, ask Linux for them, for the whole process: from then on sigaltstack() refuses stacks
+ * too small for them (about 11 KiB); and where a thread has such a stack already, they are not granted, and the level
+ * below is the best.
  * Not always the fastest: products of bf16 run at MEMOPT_SIMD_AVX512 on Intel's processors without matrix units, whose
  * dot products are slower than multiply-adds, but where MEMOPT_SIMD_AVX512_BF16 is asked for.
  */
@@ -12214,9 +12215,9 @@ MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap) {
    Trap       A compiler may fuse a * b + c written with intrinsics into one rounding, where it is allowed to (gcc by
               default). So no product here is an operand of a plain sum: it is fmaf, and _mm256_fmadd_ps.
               -ffast-math replaces divisions and is outside the promise of equal bits.
-   Cost       A look at a word that the compiler's runtime filled in at start. For products more, as there are no
-              variables to keep it: where there are matrix units, a system call, a tenth of a microsecond; where there
-              are dot products of bf16 in their place, some of them, to see whether they add in the order of `gemm`. */
+   Cost       A look at a word that the compiler's runtime filled in at start. For products of bf16 more, as there
+              are no variables to keep it: where there are matrix units, a system call, a tenth of a microsecond; where
+              there are dot products in their place, some of them, to see whether they add in the order of `gemm`. */
 
 #if !defined(MEMOPT_NO_SIMD) && (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDACC__) \
     && (!defined(_WIN32) || defined(__clang__)) /* gcc does not align wide variables on the stack of Win64 (bug
@@ -12422,7 +12423,7 @@ static int memopt_i_simd_level(const memopt_threads *threads) {
 
 MEMOPT_API int memopt_simd_best(void) { return memopt_i_level_held(memopt_i_simd_widest(INT_MAX)); }
 
-/* Of code without products, which does not ask Linux for matrix units: the permission changes the process. */
+/* Of all else, which does not ask Linux for matrix units: the permission changes the process. */
 static int memopt_i_lane_level(const memopt_threads *threads) {
     return memopt_i_level_up_to(threads, MEMOPT_SIMD_AVX512_BF16);
 }

@@ -1180,8 +1180,8 @@ MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap);
  * bf16 that run at no lower level, ask Linux for them, for the whole process: from then on sigaltstack() refuses stacks
  * too small for them (about 11 KiB); and where a thread has such a stack already, they are not granted, and the level
  * below is the best.
- * Not always the fastest: products of bf16 run at MEMOPT_SIMD_AVX512 on Intel's processors without matrix units, whose
- * dot products are slower than multiply-adds, but where MEMOPT_SIMD_AVX512_BF16 is asked for.
+ * It is not always the fastest: on Intel's processors without matrix units, dot products are slower than multiply-adds,
+ * so products of bf16 run at MEMOPT_SIMD_AVX512 there unless MEMOPT_SIMD_AVX512_BF16 is asked for.
  */
 MEMOPT_API int memopt_simd_best(void);
 
@@ -12401,8 +12401,8 @@ static int memopt_i_level_up_to(const memopt_threads *threads, int most) {
     return asked < widest ? asked : widest;
 }
 
-/* A processor whose dot products add in another way has none. */
-static int memopt_i_level_held(int level) {
+/* Dot products that add in another order are not used. */
+static int memopt_i_level_checked(int level) {
 #if defined(MEMOPT_I_X86_16)
     if (level == MEMOPT_SIMD_AVX512_BF16 && !memopt_i_dots_hold()) return MEMOPT_SIMD_AVX512;
 #endif
@@ -12410,20 +12410,20 @@ static int memopt_i_level_held(int level) {
 }
 
 #if defined(MEMOPT_I_X86_16)
-/* Of products of bf16. Intel's dot products take twice the time of the multiply-adds they stand for (bench_gemm shows
-   dots_... beside avx512_...), so there they are for who names their level. */
-static int memopt_i_simd_level(const memopt_threads *threads) {
+/* The level of products of bf16. Intel's dot products take twice the time of the multiply-adds that they replace
+   (bench_gemm shows dots_... beside avx512_...), so they are used there only where their level is asked for. */
+static int memopt_i_bf16_level(const memopt_threads *threads) {
     const int level = memopt_i_level_up_to(threads, INT_MAX);
     const int is_named = threads && threads->simd_level == level;
 
     if (level == MEMOPT_SIMD_AVX512_BF16 && !is_named && __builtin_cpu_is("intel")) return MEMOPT_SIMD_AVX512;
-    return memopt_i_level_held(level);
+    return memopt_i_level_checked(level);
 }
 #endif
 
-MEMOPT_API int memopt_simd_best(void) { return memopt_i_level_held(memopt_i_simd_widest(INT_MAX)); }
+MEMOPT_API int memopt_simd_best(void) { return memopt_i_level_checked(memopt_i_simd_widest(INT_MAX)); }
 
-/* Of all else, which does not ask Linux for matrix units: the permission changes the process. */
+/* The level of all other code. It does not ask Linux for matrix units: the permission changes the process. */
 static int memopt_i_lane_level(const memopt_threads *threads) {
     return memopt_i_level_up_to(threads, MEMOPT_SIMD_AVX512_BF16);
 }
@@ -26410,7 +26410,7 @@ typedef struct memopt_i_gemm_kernels {
     /* NULL where rows of the left operand are copied as they lie */
     void (*transpose_left)(float *to, const memopt_i_gemm_side *s, size_t i, size_t n, size_t at, size_t depth);
     void (*few)(const memopt_i_gemm_few *t); /* NULL: there is none */
-    size_t few_chains; /* its rows at a time, bf16 times bf16: of both chains they are in registers */
+    size_t few_chains; /* rows at a time of bf16 times bf16: both chains of each are in registers */
 } memopt_i_gemm_kernels;
 #endif /* ---- from here: once for each width, see `vec` ---- */
 /* The tile: rows of two vectors, as many as there are registers for their sums. */
@@ -26526,16 +26526,6 @@ V_HOST_FN MEMOPT_I_FLATTEN void V(gemm_tile)(const memopt_i_gemm_tile *t) {
 }
 
 /* bf16 times bf16: both chains of an element are in registers, so a tile is walked by half the rows. */
-#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
-/* A vector that was loaded for all rows. gcc thinks registers are scarcer than they are, and else may load it again for
-   each row, depending on what code there is elsewhere. */
-#  if defined(MEMOPT_I_X86) && !defined(MEMOPT_I_LANES_EMULATED)
-#    define MEMOPT_I_STAYS(x) __asm__("" : "+v"(x))
-#  else
-#    define MEMOPT_I_STAYS(x) ((void)0)
-#  endif
-#endif
-
 #if !defined(MEMOPT_I_WIDTH)
 V_HOST_FN void V(gemm_chains)(const memopt_i_gemm_tile *t) { memopt_i_chain_tile(t); }
 #else
@@ -26573,12 +26563,10 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(chain_sums) V(chain_zero)(void) {
 /* A depth of one chain, `ahead` of where the operands are read. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_step)(V(chain_sums) *s, const float *const *left, size_t step,
                                                const float *right, size_t ahead) {
-    V(floats) a = V(load)(right + ahead * 2 * V(width));
-    V(floats) b = V(load)(right + ahead * 2 * V(width) + V(width));
+    const V(floats) a = V(load)(right + ahead * 2 * V(width));
+    const V(floats) b = V(load)(right + ahead * 2 * V(width) + V(width));
     size_t r;
 
-    MEMOPT_I_STAYS(a);
-    MEMOPT_I_STAYS(b);
     MEMOPT_I_UNROLL_ALL
     for (r = 0; r < V(few); ++r) {
         const V(floats) x = V(set)(left[r][ahead * step]);
@@ -26889,16 +26877,6 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_eight)(V(floats) *to, const unsigned cha
     V(floats) pairs[4];
     size_t i;
 
-#  if MEMOPT_I_WIDTH == 8
-    if (type == MEMOPT_TYPE_BF16) {
-        const unsigned char *column[8];
-
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 8; ++i) column[i] = p + i * stride;
-        V(gemm_cross_bf16)(to, column, 0);
-        return;
-    }
-#  endif
     if (type == MEMOPT_TYPE_BF16) {
         V(gemm_crossed)(pairs, p, stride, MEMOPT_TYPE_F32);
         MEMOPT_I_UNROLL_ALL
@@ -28292,9 +28270,9 @@ static int memopt_i_tiles_run(const memopt_i_gemm_work *work, const memopt_threa
     int level;
 
     if (work->level < MEMOPT_SIMD_AVX512_BF16 || !work->is_bf16 || !p->depth) return 0;
-    level = memopt_i_simd_level(threads);
+    level = memopt_i_bf16_level(threads);
     if (level < MEMOPT_SIMD_AVX512_BF16) return 0;
-    /* packing would be all the work; but the unit's own reads faster than eight rows are multiplied in wide code */
+    /* Packing would be all the work. For 5 to 8 rows the matrix unit, with its packing, is faster all the same. */
     if ((p->rows <= 4 || level < MEMOPT_SIMD_AMX) && memopt_i_gemm_is_few(work)) return 0;
     memset(&t, 0, sizeof t);
     t.work = work;

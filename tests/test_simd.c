@@ -1,7 +1,7 @@
 /* test_simd.c - the levels: which there are, what they are called, and that asking never gives more than there is. */
 #include "test.h"
 #if !defined(MEMOPT_I_X86_16) /* where products of bf16 have no level of their own */
-#  define memopt_i_simd_level memopt_i_lane_level
+#  define memopt_i_bf16_level memopt_i_lane_level
 #endif
 
 static void simd_best(void) { /* what was compiled in, and what the compiler's own runtime says of this processor */
@@ -49,12 +49,12 @@ static void simd_dots(void) { /* a processor whose dot products add in another w
         const int level = kind ? MEMOPT_SIMD_AVX512 : MEMOPT_SIMD_AVX512_BF16;
         lanes_dots = kind;
         t.simd_level = MEMOPT_SIMD_AVX512_BF16;
-        CHECK_AT(memopt_i_simd_level(&t) == level, kind);
+        CHECK_AT(memopt_i_bf16_level(&t) == level, kind);
         CHECK_AT(memopt_simd_best() == level || memopt_simd_best() == MEMOPT_SIMD_AMX, kind);
         CHECK_AT(_mm_getcsr() == mode, kind);
         t.simd_level = MEMOPT_SIMD_AVX512; /* nobody asks what they add */
         lanes_dots_count = 0;
-        CHECK_AT(memopt_i_simd_level(&t) == MEMOPT_SIMD_AVX512 && memopt_i_lane_level(NULL) == MEMOPT_SIMD_AVX512_BF16 && !lanes_dots_count, kind);
+        CHECK_AT(memopt_i_bf16_level(&t) == MEMOPT_SIMD_AVX512 && memopt_i_lane_level(NULL) == MEMOPT_SIMD_AVX512_BF16 && !lanes_dots_count, kind);
     }
     lanes_dots = LANES_DOTS_AS_TOLD;
 #else
@@ -67,20 +67,20 @@ static void simd_slow_dots(void) { /* Intel's dot products are for who names the
     memset(&t, 0, sizeof t);
     lanes_maker = "intel";
 #  if defined(MEMOPT_I_TILES_EMULATED)
-    CHECK(memopt_i_simd_level(NULL) == MEMOPT_SIMD_AMX);
+    CHECK(memopt_i_bf16_level(NULL) == MEMOPT_SIMD_AMX);
     tiles_granted = 0;
 #  endif
-    CHECK(memopt_i_simd_level(NULL) == MEMOPT_SIMD_AVX512 && memopt_i_simd_level(&t) == MEMOPT_SIMD_AVX512);
+    CHECK(memopt_i_bf16_level(NULL) == MEMOPT_SIMD_AVX512 && memopt_i_bf16_level(&t) == MEMOPT_SIMD_AVX512);
     CHECK(memopt_simd_best() == MEMOPT_SIMD_AVX512_BF16);
     t.simd_level = 100;
-    CHECK(memopt_i_simd_level(&t) == MEMOPT_SIMD_AVX512 && memopt_i_lane_level(&t) == MEMOPT_SIMD_AVX512_BF16);
+    CHECK(memopt_i_bf16_level(&t) == MEMOPT_SIMD_AVX512 && memopt_i_lane_level(&t) == MEMOPT_SIMD_AVX512_BF16);
     t.simd_level = MEMOPT_SIMD_AVX512_BF16;
-    CHECK(memopt_i_simd_level(&t) == MEMOPT_SIMD_AVX512_BF16);
+    CHECK(memopt_i_bf16_level(&t) == MEMOPT_SIMD_AVX512_BF16);
     lanes_dots = LANES_DOTS_LOW_FIRST;
-    CHECK(memopt_i_simd_level(&t) == MEMOPT_SIMD_AVX512);
+    CHECK(memopt_i_bf16_level(&t) == MEMOPT_SIMD_AVX512);
     lanes_dots = LANES_DOTS_AS_TOLD;
     lanes_maker = "amd";
-    CHECK(memopt_i_simd_level(NULL) == memopt_simd_best());
+    CHECK(memopt_i_bf16_level(NULL) == memopt_simd_best());
 #  if defined(MEMOPT_I_TILES_EMULATED)
     tiles_granted = 1;
 #  endif
@@ -107,11 +107,11 @@ static void simd_level(void) { /* 0 is the fastest; what is more than there is, 
 #if defined(MEMOPT_I_X86_16)
     if (best == MEMOPT_SIMD_AVX512_BF16 && __builtin_cpu_is("intel")) fastest = MEMOPT_SIMD_AVX512;
 #endif
-    CHECK(memopt_i_simd_level(NULL) == fastest && memopt_i_simd_level(&t) == fastest);
+    CHECK(memopt_i_bf16_level(NULL) == fastest && memopt_i_bf16_level(&t) == fastest);
     CHECK(memopt_i_lane_level(NULL) == (best < MEMOPT_SIMD_AVX512_BF16 ? best : MEMOPT_SIMD_AVX512_BF16)); /* without tiles */
     for (asked = 1; asked < 100; ++asked) {
         t.simd_level = asked;
-        CHECK_AT(memopt_i_simd_level(&t) == (asked <= best ? asked : fastest), asked);
+        CHECK_AT(memopt_i_bf16_level(&t) == (asked <= best ? asked : fastest), asked);
         CHECK_AT(memopt_i_lane_level(&t) == (asked < memopt_i_lane_level(NULL) ? asked : memopt_i_lane_level(NULL)), asked);
     }
 }

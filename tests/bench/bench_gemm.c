@@ -9,7 +9,7 @@
 #include "memopt.h"
 #include "bench.h"
 #if !defined(MEMOPT_I_X86_16) /* where products of bf16 have no level of their own */
-#  define memopt_i_simd_level memopt_i_lane_level
+#  define memopt_i_bf16_level memopt_i_lane_level
 #endif
 #include <time.h>
 #if defined(BENCH_CBLAS)
@@ -193,7 +193,7 @@ static double bench_read_limit(const bench_shape *s, const memopt_product *p, co
     return 2.0 * (double)s->rows * (double)n / (double)(bench_clock(threads) - start);
 }
 static double bench_limit(const bench_shape *s, const memopt_product *p, const memopt_threads *t, int threads) {
-    const int level = s->type == MEMOPT_TYPE_BF16 ? memopt_i_simd_level(t) : 0;
+    const int level = s->type == MEMOPT_TYPE_BF16 ? memopt_i_bf16_level(t) : 0;
     if (s->rows <= 16) return bench_read_limit(s, p, t, threads);
 #if defined(MEMOPT_I_AMX)
     if (level == MEMOPT_SIMD_AMX) return bench_tiles_peak(t, threads);

@@ -6,7 +6,8 @@
    bits are the same; its page, build/ladder.html, shows where the bytes are. `--help` lists the switches; `--dry-run`
    plans any size at once.
    How it works: the twelve lines that matter are marked, from memopt 1 to memopt 12. The network is made of parts/, in
-   gpt/model.h; what a usual engine would hold instead, in gpt/conventional.h; who gets which bytes, in gpt/engine.h. On a card: train_gpt.cu.
+   gpt/model.h; what a usual engine would hold instead, in gpt/conventional.h; who gets which bytes, in gpt/engine.h. On a card:
+   train_gpt.cu.
    Build: cc -O2 -DMEMOPT_PTHREADS -pthread train_gpt.c -o train_gpt -lm      (memopt.h beside it or with -I)
    With a BLAS: add -DTRAIN_GPT_CBLAS and what pkg-config says of openblas, blis or mkl.
    Many ranks: --ranks 4 (gpt/ranks.h, ranks_cpu.h); as processes: mpicc -DTRAIN_GPT_MPI. */

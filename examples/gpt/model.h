@@ -1,5 +1,6 @@
 /* model.h - the network: a decoder, GPT-2's or Llama's kin (shapes.h), or a ViT, made of examples/parts; and what no part
-   has: the first values of parameters, the 16 bits more of split weights. The same on the CPU and, behind parts/device.h, on a card. */
+   has: the first values of parameters, the 16 bits more of split weights. The same on the CPU and, behind
+   parts/device.h, on a card. */
 #ifndef GPT_MODEL_H
 #define GPT_MODEL_H
 

@@ -11,7 +11,9 @@ typedef enum keep_kind { KEEP_CONVENTIONAL, KEEP_ARENA, KEEP_EVERY, KEEP_BUDGET,
                          KEEP_LEAST /* no switch: the smallest plan, for what comes before training */ } keep_kind;
 typedef enum weights_kind { WEIGHTS_F32, WEIGHTS_BF16, WEIGHTS_SPLIT } weights_kind;
 typedef enum decline { RATE_CONSTANT, RATE_LINEAR, RATE_COSINE } decline;
-typedef enum model_kind { MODEL_GPT, MODEL_VIT, MODEL_LLAMA, MODEL_MISTRAL, MODEL_QWEN2, MODEL_QWEN3, MODEL_SMOLLM } model_kind;
+typedef enum model_kind {
+    MODEL_GPT, MODEL_VIT, MODEL_LLAMA, MODEL_MISTRAL, MODEL_QWEN2, MODEL_QWEN3, MODEL_SMOLLM
+} model_kind;
 enum { OFFLOAD_STATES = 1, OFFLOAD_WEIGHTS = 2, OFFLOAD_ACTIVATIONS = 4 };
 typedef struct options { /* sizes are checked: none is 0 where that makes no sense, none overflows */
     model_kind  model;
@@ -63,7 +65,8 @@ static void options_help(FILE *to, uint64_t without);
 static int  options_bytes(const char *text, size_t *bytes);
 
 /* ---- the list: every switch once, in the order of --help ---- */
-enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_WINDOW, ON_DATA, ON_DOCUMENTS, ON_VALIDATE, ON_BATCH,
+enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_WINDOW, ON_DATA,
+    ON_DOCUMENTS, ON_VALIDATE, ON_BATCH,
     ON_STEPS, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
     ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_FIT, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
     ON_OFFLOAD,
@@ -269,7 +272,8 @@ typedef struct count_row { int id; size_t offset; uint64_t least, most; } count_
 static const count_row count_rows[] = {
     { ON_LAYERS, offsetof(options, layers), 1, 10000 }, { ON_WIDTH, offsetof(options, width), 1, 65536 },
     { ON_HEADS, offsetof(options, heads), 1, 65536 }, { ON_CONTEXT, offsetof(options, context), 1, 1048576 },
-    { ON_VOCAB, offsetof(options, vocab), 2, 16777216 }, { ON_WINDOW, offsetof(options, window), 1, 1048576 }, { ON_BATCH, offsetof(options, batch), 1, 1048576 },
+    { ON_VOCAB, offsetof(options, vocab), 2, 16777216 }, { ON_WINDOW, offsetof(options, window), 1, 1048576 },
+    { ON_BATCH, offsetof(options, batch), 1, 1048576 },
     { ON_STEPS, offsetof(options, steps), 1, 1000000000 }, { ON_ACCUMULATE, offsetof(options, accumulate), 1, 1048576 },
     { ON_VALIDATE, offsetof(options, validate), 1, 1000000000 }, { ON_WARMUP, offsetof(options, warmup), 0, 1000000000 }, { ON_SCALE_LR, offsetof(options, scale_rate), 1, 1048576 },
     { ON_RANKS, offsetof(options, ranks), 1, 1024 }, { ON_STAGE, offsetof(options, stage), 0, 3 },

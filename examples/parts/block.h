@@ -15,8 +15,8 @@
                   beside its output, and its scratch is 9 or 13 planes of so many rows.
                   With adapters: 4 bytes for each row and number of the rank more in forward's scratch, 8 in backward's.
    What it costs  A backward computes the norm, the activation and the scores of attention once more; no product with
-                  weights is made twice; with mlp_chunk, the first one of the MLP is. Where adapters are trained it makes none
-                  for gradients of weights, but five of their rank for each adapter.
+                  weights is made twice; with mlp_chunk, the first one of the MLP is. Where adapters are trained it
+                  makes none for gradients of weights, but five of their rank for each adapter.
    How to use     See transformer.h: transformer_add_block(&chain, &block). Its weights, the attention half's and then
                   the MLP half's, are one array. QKV has the rows of the queries, head by head, then of the keys, then
                   of the values; UP, with SwiGLU or GeGLU, the rows of the gate, then of up. Rotary pairs are i and

@@ -41,7 +41,7 @@ tests() {
     together "advise" "-DMEMOPT_ONLY_ADVISE -DMEMOPT_ONLY_RANKS"
     together "muon" "-DMEMOPT_ONLY_NUMBERS -DMEMOPT_ONLY_MUON"
     together "operator parts_nets parts" "-DMEMOPT_ONLY_OPERATORS -DMEMOPT_ONLY_ACTIVATIONS -DMEMOPT_ONLY_NUMBERS"
-    together "arena heap ledger plan carve status config" -DMEMOPT_ONLY_MEMORY
+    together "arena heap ledger plan carve status config json" -DMEMOPT_ONLY_MEMORY
     together "schedule graph" -DMEMOPT_ONLY_ACTIVATIONS
     together "source host_visible"
     row "doctor_tool: the plain GPT of examples/adopt" "$check doctor"

@@ -46,6 +46,7 @@
 #include "test_advise.c"
 #include "test_store.c"
 #include "test_doctor.c"
+#include "test_json.c"
 #include "test_nan.c"
 #include "test_parts_nets.c"
 #include "test_parts.c"
@@ -74,6 +75,7 @@ static void test_narrow(void) {
     test_store();
     test_advise();
     test_doctor();
+    test_json();
     test_fp8();
 #ifndef __FAST_MATH__
     test_shard();

@@ -3132,13 +3132,14 @@ MEMOPT_API memopt_status memopt_dropout_backward(const memopt_ops *ops, const me
 
 /* @section api_embedding : api_ops */
 
-typedef struct memopt_embedding { /* output[row] = tokens[ids[row]] + positions[row % length] */
+typedef struct memopt_embedding { /* output[row] = tokens[ids[row]] + positions[row % length], or [places[row]] */
     size_t         rows, width, vocabulary;
     size_t         length;     /* rows of positions; not looked at without them */
     memopt_type    type, weight_type, gradient_type;
     const int32_t *ids;        /* rows, each from 0 to below vocabulary, else ERR_ARGUMENT */
     const void    *tokens;     /* vocabulary x width */
     const void    *positions;  /* length x width; NULL = none */
+    const int32_t *places;     /* NULL, or of each row, from 0 to below length: documents packed into a sequence */
     void          *output;
     const void    *grad_output;
     void          *grad_tokens, *grad_positions; /* overwritten means that rows nobody used become 0 */
@@ -33460,8 +33461,8 @@ MEMOPT_I_SMALL_END
    Rows of tables by number, and the sums of their gradients.
    Sums       are in row order and float, so the work is dealt by columns, and by tokens and positions, too: whole rows
               come from memory in half the time of pieces of 256 bytes. 16-bit gradients are rounded once a call; but a
-              token's once for every 256 rows that it is among: there is no scratch to note down where all its rows
-              are. */
+              token's, and a position's where `places` tell it, once for every 256 rows that it is among: there is no
+              scratch to note down where all its rows are. */
 
 /* elements on the stack; rows at a time, lists of tokens in them, and parts of the tables */
 enum { MEMOPT_I_EMBEDDING_COLUMNS = 1024, MEMOPT_I_EMBEDDING_ROWS = 256, MEMOPT_I_EMBEDDING_LISTS = 64,
@@ -33478,7 +33479,8 @@ static size_t memopt_i_embedding_piece(const void *task, size_t row, size_t at, 
     const memopt_embedding *x = &t->x;
     const size_t place = row * x->width + at;
     const size_t token = (size_t)x->ids[row] * x->width + at;
-    const size_t position = x->positions ? row % x->length * x->width + at : 0;
+    const size_t line = !x->positions ? 0 : x->places ? (size_t)x->places[row] : row % x->length;
+    const size_t position = line * x->width + at;
     float sum[MEMOPT_I_PIECE], wide[MEMOPT_I_PIECE];
     float *y = memopt_i_row_out(x->output, x->type, place, sum);
     memopt_i_work w;
@@ -33630,6 +33632,10 @@ static void memopt_i_embedding_places(memopt_i_ops *o, const memopt_embedding *x
                                       const void *positions, memopt_type type, int how) {
     if (!positions) return;
     memopt_i_must(&o->c, !x->rows || x->length, "length", "is 0");
+    if (x->places) {
+        memopt_i_ops_take_sized(o, "places", x->places, sizeof *x->places, x->rows, MEMOPT_I_OPS_READ);
+        memopt_i_ops_ids(o, "place", x->places, x->rows, x->length, 0);
+    }
     memopt_i_ops_take(o, name, positions, type, 0, how);
     memopt_i_ops_fits(o, name, x->length, x->width, type);
 }
@@ -33673,6 +33679,12 @@ MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const 
     if (!x->rows) return MEMOPT_OK;
     t.level = o.level;
     columns = memopt_i_ops_columns(x->width, MEMOPT_I_EMBEDDING_COLUMNS);
+    if (x->places) t.x.grad_positions = NULL;
+    memopt_i_parallel_for(o.threads, memopt_i_ceil_div(x->width, columns) * 2 * MEMOPT_I_EMBEDDING_PARTS,
+                          memopt_i_embedding_part, &t);
+    if (!x->places || !x->grad_positions) return MEMOPT_OK;
+    t.x.ids = x->places; /* in any order, as tokens are */
+    t.x.grad_tokens = x->grad_positions;
     memopt_i_parallel_for(o.threads, memopt_i_ceil_div(x->width, columns) * 2 * MEMOPT_I_EMBEDDING_PARTS,
                           memopt_i_embedding_part, &t);
     return MEMOPT_OK;

@@ -948,7 +948,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_forward(const memopt_cu
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_scratch(const memopt_cuda_ops *ops, const memopt_embedding *x,
                                                                  size_t *bytes);
 
-/** As on the CPU, bit for bit. Rows and vocabulary below 2^31, else MEMOPT_ERR_OVERFLOW. A token's rows are added one
+/** As on the CPU, bit for bit; `places` is MEMOPT_ERR_UNSUPPORTED. Rows and vocabulary below 2^31, else
+    MEMOPT_ERR_OVERFLOW. A token's rows are added one
     after the other, whatever their number: a token that most rows have (padding) is worth being given a gradient of 0
     beforehand, or an id that is none, which no token gets. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_cuda_ops *ops, const memopt_embedding *x,
@@ -10574,6 +10575,7 @@ PRUNED status_t embedding_check(const memopt_embedding *x, const void *rows, con
 
     if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(type) || (x->accumulate & ~1))
         return MEMOPT_ERR_ARGUMENT;
+    if (x->places) return MEMOPT_ERR_UNSUPPORTED;
     if (memopt_i_ops_too_large(x->rows, x->width, x->type) || memopt_i_ops_too_large(x->rows, 1, MEMOPT_TYPE_F32)
         || memopt_i_ops_too_large(x->vocabulary, x->width, MEMOPT_TYPE_F32)
         || (positions && memopt_i_ops_too_large(x->length, x->width, type))) return MEMOPT_ERR_OVERFLOW;

@@ -106,17 +106,21 @@ def shape_of(name, model):
 
 
 def add_adapters(name, model):
-    """To the last block, by peft; A and B of each matrix, in our order. What is in front is frozen."""
-    names = ("c_attn", "c_proj", "c_fc") if name == "gpt2" else ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
+    """To the last block, by peft; of layers side by side each A, then each B, in our order. What is in front is frozen."""
+    names = (("c_attn", "c_proj", "c_fc") if name == "gpt2" else ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
+             if name == "phi3" else tuple(x + "_proj" for x in ("q", "k", "v", "o", "gate", "up", "down")))
     peft.get_peft_model(model, peft.LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=list(names), bias="none",
                                                layers_to_transform=[BLOCKS - 1], fan_in_fan_out=name == "gpt2"))
     if name == "gpt2":
         b = model.transformer.h[BLOCKS - 1]
-        layers = (b.attn.c_attn, b.attn.c_proj, b.mlp.c_fc, b.mlp.c_proj)
+        sides = ((b.attn.c_attn,), (b.attn.c_proj,), (b.mlp.c_fc,), (b.mlp.c_proj,))
     else:
         b = model.model.layers[BLOCKS - 1]
-        layers = (b.self_attn.qkv_proj, b.self_attn.o_proj, b.mlp.gate_up_proj, b.mlp.down_proj)
-    adapters = [x["default"].weight for layer in layers for x in (layer.lora_A, layer.lora_B)]
+        a, m = b.self_attn, b.mlp
+        sides = ((a.qkv_proj,) if name == "phi3" else (a.q_proj, a.k_proj, a.v_proj), (a.o_proj,),
+                 (m.gate_up_proj,) if name == "phi3" else (m.gate_proj, m.up_proj), (m.down_proj,))
+    adapters = [x["default"].weight for side in sides for which in ("lora_A", "lora_B")
+                for x in (getattr(layer, which) for layer in side)]
     for x in adapters:
         x.data.normal_(0, 0.2)
     return adapters
@@ -136,14 +140,15 @@ def run(tool, name, starts, bf16, adapts=False):
     tensors = list(gpt2_tensors(model) if name == "gpt2" else llama_tensors(model))
     trained = add_adapters(name, model) if adapts else tensors
     if adapts:
-        shape.update(adapter_rank=RANK, adapter_scale=ALPHA / RANK, front=BLOCKS - 1)
+        shape.update(adapter_rank=RANK, adapter_scale=ALPHA / RANK, front=BLOCKS - 1,
+                     adapters_apart=int(name not in ("gpt2", "phi3")))
     pieces = [(r, 0, LENGTH) for r in range(BATCH)]
     if starts:
         shape["starts"] = " ".join(map(str, starts))
         places = [0] * (BATCH * LENGTH)
         for a, b in zip(starts, starts[1:]):
             places[a:b] = range(b - a)
-        shape["rotary_positions"] = " ".join(map(str, places))
+        shape["row_positions"] = " ".join(map(str, places))
         pieces = [(a // LENGTH, a % LENGTH, a % LENGTH + b - a) for a, b in zip(starts, starts[1:])]
     logits = torch.empty(BATCH, LENGTH, VOCABULARY)
     for row, a, b in pieces:  # each document by itself
@@ -181,7 +186,7 @@ def run(tool, name, starts, bf16, adapts=False):
 
 tool = sys.argv[1]
 good = [run(tool, name, None, False) for name in MODELS]
-good += [run(tool, name, [0, 5, 6, 24, 40, 48], False) for name in ("llama3", "mistral", "qwen3")]
+good += [run(tool, name, [0, 5, 6, 24, 40, 48], False) for name in ("gpt2", "llama3", "mistral", "qwen3")]
 good += [run(tool, name, None, True) for name in ("llama2", "qwen3")]
-good += [run(tool, name, None, bf16, True) for name, bf16 in (("gpt2", 0), ("phi3", 0), ("phi3", 1)) if peft]
+good += [run(tool, name, None, bf16, True) for name, bf16 in (("gpt2", 0), ("phi3", 0), ("phi3", 1), ("qwen2", 0), ("qwen3", 0)) if peft]
 sys.exit(not all(good))

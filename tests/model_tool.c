@@ -74,7 +74,7 @@ static void set_number(model *m, const char *name, double x, size_t at) {
     const struct { const char *name; int *to; } flags[] = {
         { "rms", &t->rms }, { "swiglu", &t->swiglu }, { "geglu", &t->geglu }, { "rotary", &t->rotary },
         { "no_bias", &t->no_bias }, { "qkv_bias", &t->qkv_bias }, { "qk_norm", &t->qk_norm },
-        { "untied", &t->untied }, { "bf16", &m->bf16 } };
+        { "untied", &t->untied }, { "adapters_apart", &t->adapters_apart }, { "bf16", &m->bf16 } };
     size_t i;
 
     if (at >= NUMBERS_MAX) stop(name, "has too many numbers");
@@ -87,7 +87,7 @@ static void set_number(model *m, const char *name, double x, size_t at) {
     else if (!strcmp(name, "rotary_base")) t->rotary_base = x;
     else if (!strcmp(name, "magnitude")) t->rotary_magnitude = (float)x;
     else if (!strcmp(name, "frequencies")) { m->frequencies[at] = x; t->rotary_frequencies = m->frequencies; }
-    else if (!strcmp(name, "rotary_positions")) { m->positions[at] = (int32_t)x; t->rotary_positions = m->positions; }
+    else if (!strcmp(name, "row_positions")) { m->positions[at] = (int32_t)x; t->row_positions = m->positions; }
     else if (!strcmp(name, "starts")) { m->starts[at] = (size_t)x; t->starts = m->starts; t->documents = at; }
     else stop(name, "is no part of a shape");
 }

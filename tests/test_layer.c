@@ -494,27 +494,34 @@ static memopt_embedding layer_embedding(size_t rows, size_t width, size_t vocabu
 static void layer_embedding_case(size_t rows, size_t width, size_t vocabulary, size_t length, memopt_type type,
                                  memopt_type weight_type, memopt_type gradient_type, int accumulate) {
     memopt_embedding x = layer_embedding(rows, width, vocabulary, length, type, weight_type, gradient_type); size_t i, r, c;
+    int32_t *places = (int32_t *)layer_alloc(rows * sizeof *places); uint64_t seed = 5;
     double *tokens = layer_doubles(gradient_type, x.grad_tokens, vocabulary * width), size;
     double *positions = layer_doubles(gradient_type, x.grad_positions, length * width);
     double *token_sizes = (double *)layer_alloc(vocabulary * width * sizeof(double));
+    double *place_sizes = (double *)layer_alloc(length * width * sizeof(double));
+    for (r = 0; r < rows; ++r) places[r] = (int32_t)(accumulate ? test_below(&seed, length) : r % length);
+    if (accumulate) x.places = places;
     x.accumulate = accumulate;
     CHECK(memopt_embedding_forward(NULL, &x) == MEMOPT_OK && memopt_embedding_backward(NULL, &x) == MEMOPT_OK);
     for (i = 0; i < vocabulary * width; ++i) { if (!accumulate) tokens[i] = 0; token_sizes[i] = fabs(tokens[i]); }
-    for (i = 0; i < length * width && !accumulate; ++i) positions[i] = 0;
+    for (i = 0; i < length * width; ++i) { if (!accumulate) positions[i] = 0; place_sizes[i] = fabs(positions[i]); }
     for (r = 0; r < rows; ++r)
         for (c = 0; c < width; ++c) {
             const double g = layer_get(type, x.grad_output, r * width + c); const size_t token = (size_t)x.ids[r] * width + c;
             tokens[token] += g; token_sizes[token] += fabs(g);
-            positions[r % length * width + c] += g;
+            positions[(size_t)places[r] * width + c] += g; place_sizes[(size_t)places[r] * width + c] += fabs(g);
             CHECK_AT(layer_close(type, layer_get(type, x.output, r * width + c), layer_get(weight_type, x.tokens, token)
-                                 + layer_get(weight_type, x.positions, r % length * width + c), 1), r);
+                                 + layer_get(weight_type, x.positions, (size_t)places[r] * width + c), 1), r);
         }
     for (i = 0; i < vocabulary * width; ++i) { /* rounded once for 256 rows */
         size = 1 + 0.1 * (double)rows + layer_unit(gradient_type) * token_sizes[i] * (double)((rows + 255) / 256 - 1) / 4e-6;
         CHECK_AT(layer_close(gradient_type, layer_get(gradient_type, x.grad_tokens, i), tokens[i], size), i);
     }
-    for (i = 0; i < length * width; ++i)
-        CHECK_AT(layer_close(gradient_type, layer_get(gradient_type, x.grad_positions, i), positions[i], 1 + 0.1 * (double)rows), i);
+    for (i = 0; i < length * width; ++i) { /* likewise, where places say which */
+        size = 1 + 0.1 * (double)rows;
+        if (accumulate) size += layer_unit(gradient_type) * place_sizes[i] * (double)((rows + 255) / 256 - 1) / 4e-6;
+        CHECK_AT(layer_close(gradient_type, layer_get(gradient_type, x.grad_positions, i), positions[i], size), i);
+    }
     CHECK(layer_end_is_kept(type, x.output, rows * width) && layer_end_is_kept(gradient_type, x.grad_tokens, vocabulary * width));
     CHECK(layer_end_is_kept(gradient_type, x.grad_positions, length * width));
     layer_done();
@@ -541,6 +548,8 @@ static void layer_embedding_wanted(void) {
     CHECK(memopt_embedding_backward(NULL, &y) == MEMOPT_OK && !memcmp(x.grad_positions, y.grad_positions, 60));
     y.grad_positions = NULL; y.grad_output = NULL;
     CHECK(memopt_embedding_backward(NULL, &y) == MEMOPT_OK);
+    y = x; y.places = y.ids; /* not all below the length */
+    CHECK(memopt_embedding_forward(NULL, &y) == MEMOPT_ERR_ARGUMENT && memopt_embedding_backward(NULL, &y) == MEMOPT_ERR_ARGUMENT);
     y = x; y.positions = NULL; y.length = 0;
     CHECK(memopt_embedding_forward(NULL, &y) == MEMOPT_OK);
     for (i = 0; i < 50; ++i)

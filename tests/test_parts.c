@@ -234,7 +234,7 @@ static memopt_rotary plain_rotary(const plain_engine *p) {
     memopt_rotary r;
     memset(&r, 0, sizeof r);
     r.rows = p->rows; r.heads = p->t->heads + (p->t->kv_heads ? p->t->kv_heads : p->t->heads); r.width = plain_each(p->t);
-    r.stride = plain_qkv(p->t); r.base = p->t->rotary_base; r.length = p->t->rotary_positions ? 0 : p->t->length; r.positions = p->t->rotary_positions;
+    r.stride = plain_qkv(p->t); r.base = p->t->rotary_base; r.length = p->t->row_positions ? 0 : p->t->length; r.positions = p->t->row_positions;
     r.frequencies = p->t->rotary_frequencies; r.magnitude = p->t->rotary_magnitude; r.type = p->t->type;
     return r;
 }
@@ -420,13 +420,13 @@ static transformer parts_packed(void) { /* documents, a window, wide heads, a bi
     memset(&t, 0, sizeof t);
     t.batch = 2; t.length = 7; t.width = 24; t.heads = 4; t.head_width = 10; t.kv_heads = 2; t.hidden = 20; t.vocabulary = 31;
     t.rms = t.swiglu = t.rotary = t.no_bias = t.qkv_bias = t.qk_norm = 1; t.window = 3; t.documents = 4; t.starts = starts;
-    t.rotary_positions = positions; t.rotary_frequencies = frequencies; t.rotary_magnitude = 1.25f;
+    t.row_positions = positions; t.rotary_frequencies = frequencies; t.rotary_magnitude = 1.25f;
     return t;
 }
 static transformer parts_narrow(void) { /* heads that together are narrower than the stream; and GeGLU */
     transformer t = parts_packed();
     t.swiglu = 0; t.geglu = 1;
-    t.head_width = 2; t.documents = 0; t.starts = NULL; t.rotary_positions = NULL; t.kv_heads = 1; t.qkv_bias = t.no_bias = 0; t.rotary_frequencies = NULL;
+    t.head_width = 2; t.documents = 0; t.starts = NULL; t.row_positions = NULL; t.kv_heads = 1; t.qkv_bias = t.no_bias = 0; t.rotary_frequencies = NULL;
     return t;
 }
 
@@ -547,7 +547,7 @@ static void exact_rotate(double *qkv, const transformer *t) { /* heads of querie
             for (i = 0; i < d / 2; ++i) {
                 double *x = qkv + r * plain_qkv(t) + h * d + i; const double a = x[0], b = x[d / 2];
                 const double each = t->rotary_frequencies ? t->rotary_frequencies[i] : pow(t->rotary_base > 0 ? t->rotary_base : 10000, -2 * (double)i / (double)d);
-                const double angle = (t->rotary_positions ? (double)t->rotary_positions[r] : (double)(r % t->length)) * each, by = t->rotary_magnitude > 0 ? (double)t->rotary_magnitude : 1;
+                const double angle = (t->row_positions ? (double)t->row_positions[r] : (double)(r % t->length)) * each, by = t->rotary_magnitude > 0 ? (double)t->rotary_magnitude : 1;
                 x[0] = by * (a * cos(angle) - b * sin(angle)); x[d / 2] = by * (b * cos(angle) + a * sin(angle));
             }
 }
@@ -666,7 +666,7 @@ static void parts_exact(void) {
     parts_exact_shape(t, 6, 0);
     t.mlp_chunk = 3; t.attention = &parts_own;
     parts_exact_shape(t, 6, PARTS_CLASSES);
-    t = parts_packed(); t.documents = 3; t.starts = starts; t.rotary_positions = positions; t.head_width = 6;
+    t = parts_packed(); t.documents = 3; t.starts = starts; t.row_positions = positions; t.head_width = 6;
     parts_exact_shape(t, 10, 0);
     t = parts_narrow();
     parts_exact_shape(t, 10, 0);
@@ -999,6 +999,31 @@ static void parts_adapter_merge(void) {
         parts_adapted_free(t);
     }
 }
+/* Two layers side by side with an adapter each: the bits of both one by one; the input's gradient is the sum of theirs. */
+static void parts_adapter_pieces(void) {
+    enum { ROWS = 70, RANK = 2 }; static const size_t outputs[2] = { 9, 5 }; int piece; size_t i, j, first = 0;
+    parts_adapted *t = parts_adapt(MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, 0.25f, ROWS); float merged[ADAPTED_OUT * ADAPTED_IN], b[ADAPTED_OUT * RANK], sum[ROWS * ADAPTED_IN] = { 0 };
+    memcpy(merged, t->w, sizeof merged);
+    t->p.rank = RANK; t->p.pieces = 2; t->p.piece_outputs = outputs; t->p.accumulate = 0;
+    CHECK(adapter_work_bytes(&t->l, &t->p) >= ROWS * 2 * RANK * sizeof(float));
+    CHECK(adapter_forward(&t->ops, &t->l, &t->p) == MEMOPT_OK && adapter_backward(&t->ops, &t->l, &t->p) == MEMOPT_OK);
+    CHECK(adapter_merge(&t->ops, &t->l, &t->p, merged, b) == MEMOPT_OK);
+    for (piece = 0; piece < 2; ++piece) {
+        const size_t n = outputs[piece]; parts_adapted *u = parts_adapt(MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, 0.25f, ROWS); float one[ADAPTED_OUT * ADAPTED_IN];
+        u->l.outputs = n; u->l.weights = u->w + first * ADAPTED_IN; u->l.bias = u->bias + first;
+        u->p.rank = RANK; u->p.a = u->a + (size_t)piece * RANK * ADAPTED_IN; u->p.b = u->b + first * RANK; u->p.accumulate = 0;
+        for (i = 0; i < ROWS; ++i) for (j = 0; j < n; ++j) u->g[i * n + j] = t->g[i * ADAPTED_OUT + first + j];
+        CHECK(adapter_forward(&u->ops, &u->l, &u->p) == MEMOPT_OK && adapter_backward(&u->ops, &u->l, &u->p) == MEMOPT_OK);
+        memcpy(one, u->w + first * ADAPTED_IN, n * ADAPTED_IN * sizeof *one);
+        CHECK(adapter_merge(&u->ops, &u->l, &u->p, one, b) == MEMOPT_OK && !memcmp(one, merged + first * ADAPTED_IN, n * ADAPTED_IN * sizeof *one));
+        for (i = 0; i < ROWS; ++i) CHECK_AT(!memcmp(u->y + i * n, t->y + i * ADAPTED_OUT + first, n * sizeof *u->y), i);
+        CHECK(!memcmp(u->da, t->da + (size_t)piece * RANK * ADAPTED_IN, RANK * ADAPTED_IN * sizeof *u->da) && !memcmp(u->db, t->db + first * RANK, n * RANK * sizeof *u->db));
+        for (i = 0; i < ROWS * ADAPTED_IN; ++i) sum[i] += u->dx[i];
+        first += n; parts_adapted_free(u);
+    }
+    for (i = 0; i < ROWS * ADAPTED_IN; ++i) CHECK_AT(fabs((double)t->dx[i] - (double)sum[i]) < 1e-5, i);
+    parts_adapted_free(t);
+}
 /* Frozen weights of 8 bits: the bits of an adapter beside what they decode to. */
 static void parts_adapter_quantized(void) {
     enum { BLOCK = 64 }; int k;
@@ -1021,8 +1046,9 @@ static void parts_adapter_quantized(void) {
 }
 static void parts_adapter_refuses(void) {
     parts_adapted *t = parts_adapt(MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, 0.5f, 3); memopt_linear l; adapter p; int i;
-    static const char *const said[] = { "its struct", "rank", "rank", "rank", "grad_weights", "activation", "a, b, low or work", "accumulate_input", "input", "gradient_type", "scale", "scale" };
-    for (i = 0; i < 12; ++i) {
+    static const char *const said[] = { "its struct", "rank", "rank", "rank", "grad_weights", "activation", "a, b, low or work", "accumulate_input", "input", "gradient_type", "scale", "scale", "pieces", "pieces", "rank", "rank", "rank" };
+    static const size_t beyond[2] = { 9, 6 }, below[2] = { 9, 4 }, narrow[2] = { 10, 4 };
+    for (i = 0; i < 17; ++i) {
         l = t->l; p = t->p;
         switch (i) {
         case 1: p.rank = 0; break;               case 2: p.rank = ADAPTED_OUT + 1; break;
@@ -1030,7 +1056,10 @@ static void parts_adapter_refuses(void) {
         case 5: l.activation = MEMOPT_ACTIVATION_GELU; break;
         case 6: p.b = NULL; break;               case 7: l.accumulate_input = 1; break;
         case 8: l.input = NULL; break;           case 9: p.gradient_type = MEMOPT_TYPE_BF16; break;
-        case 10: p.scale = (float)NAN; break;    default: p.scale = (float)-INFINITY;
+        case 10: p.scale = (float)NAN; break;    case 11: p.scale = (float)-INFINITY; break;
+        case 12: p.pieces = ADAPTER_PIECES + 1; p.piece_outputs = beyond; break; case 13: p.pieces = 2; p.piece_outputs = NULL; break;
+        case 14: p.pieces = 2; p.piece_outputs = beyond; break; case 15: p.pieces = 2; p.piece_outputs = below; break;
+        default: p.pieces = 2; p.piece_outputs = narrow; /* a piece narrower than the rank */
         }
         if (i != 7) CHECK_AT(adapter_forward(&t->ops, &l, i ? &p : NULL) == MEMOPT_ERR_ARGUMENT && !strcmp(t->error.argument, said[i]), i);
         else CHECK(adapter_backward(&t->ops, &l, &p) == MEMOPT_ERR_ARGUMENT && !strcmp(t->error.argument, said[i]));
@@ -1197,7 +1226,7 @@ static void parts_tuned_exacts(void) {
     parts_tuned_exact(parts_llama(), 10, 1, 0);
     parts_tuned_exact(parts_gpt(), 0, 1, TUNED_HOW_CODES);
     parts_tuned_exact(parts_llama(), 10, 0, TUNED_HOW_CODES | TUNED_HOW_DONE);
-    t.documents = 3; t.starts = starts; t.rotary_positions = positions; t.head_width = 6;
+    t.documents = 3; t.starts = starts; t.row_positions = positions; t.head_width = 6;
     parts_tuned_exact(t, 10, 1, 0);
 }
 /* Of products: those that read a block's frozen matrix, those that write gradients of adapters. */
@@ -1285,6 +1314,7 @@ static void test_parts(void) {
     RUN(parts_mistakes);
     RUN(parts_adapters);
     RUN(parts_adapter_merge);
+    RUN(parts_adapter_pieces);
     RUN(parts_adapter_quantized);
     RUN(parts_adapter_refuses);
     RUN(parts_tuned_exacts);

@@ -221,7 +221,7 @@ static int push_documents(engine *e) {
 
     e->starts = (size_t *)push(e, (rows + 1) * sizeof *e->starts, TAG_DATA);
     e->positions = (int32_t *)push(e, rows * sizeof *e->positions, TAG_DATA);
-    t->rotary_positions = e->positions;
+    t->row_positions = e->positions;
     return !e->starts || !e->positions;
 }
 

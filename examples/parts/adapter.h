@@ -6,8 +6,9 @@
                   adapter_forward() and adapter_backward() in place of memopt_linear_forward() and _backward().
                   A whole network's: adapter_rank of transformer.h.
                   adapter_merge() writes weights + scale B A, rounded once. The layer's weights may be of 8 bits
-                  (memopt_linear.quantized): to merge, decode them first.
-   What it costs  Kept from forward to backward: rows x rank floats. Beside it: adapter_work_bytes(), shared by all
+                  (memopt_linear.quantized): to merge, decode them first. Where the layer is several side by side, as
+                  queries, keys and values, each can have an A and a B of its own: set `pieces`.
+   What it costs  Kept from forward to backward: rows x rank floats a piece. Beside it: adapter_work_bytes(), shared by all
                   adapters. No copy of input or output. Time: 2 rank / outputs + 2 rank / inputs of the layer's.
    Order          Forward adds the layer's product first, then the adapter's, each rounded to `type`; backward the other
                   way round. A and B may be of another type than the layer: products are of floats then. */
@@ -22,12 +23,14 @@
 
 typedef struct adapter { /* zero it, then set what you need */
     size_t      rank;
+    size_t      pieces;      /* that the outputs are made of, at most ADAPTER_PIECES; 0 = 1 */
+    const size_t *piece_outputs; /* of each; not looked at with one */
     float       scale;       /* alpha / rank (or, rank-stabilised, alpha / sqrt(rank)); 0 = 1 */
     memopt_type type;        /* of A and B */
     memopt_type gradient_type; /* with dropout float32 */
-    const void *a;           /* rank x inputs; begins at random: memopt_random_normal() */
+    const void *a;           /* rank x inputs, of each piece; begins at random: memopt_random_normal() */
     const void *b;           /* outputs x rank; begins with 0 */
-    float      *low;         /* rows x rank, kept from forward to backward: scale dropout(input) A^T */
+    float      *low;         /* rows x rank * pieces, kept from forward to backward: scale dropout(input) A^T */
     void       *grad_a, *grad_b;
     int         accumulate;  /* of these two */
     float       rate;        /* of dropout; 0 = none */
@@ -35,11 +38,20 @@ typedef struct adapter { /* zero it, then set what you need */
     void       *work;        /* adapter_work_bytes(), aligned to 64; not kept between calls */
 } adapter;
 
+enum { ADAPTER_PIECES = 3 };
 enum { ADAPTER_ROWS = 64 };  /* whose dropped input is in work at a time: a multiple of 32, so no bit depends on it */
+
+static inline size_t adapter_pieces(const adapter *a) { return a->pieces ? a->pieces : 1; }
+
+static inline size_t adapter_width(const adapter *a) { return a->rank * adapter_pieces(a); } /* of low */
+
+static inline size_t adapter_outputs(const memopt_linear *x, const adapter *a, size_t piece) {
+    return a->pieces > 1 ? a->piece_outputs[piece] : x->outputs;
+}
 
 /* What work begins with: gradients of `low`. */
 static inline size_t adapter_low_bytes(const memopt_linear *x, const adapter *a) {
-    return (x->rows * a->rank * sizeof(float) + 63) / 64 * 64;
+    return (x->rows * adapter_width(a) * sizeof(float) + 63) / 64 * 64;
 }
 
 /* And then some rows of dropped input. */
@@ -49,12 +61,28 @@ static inline size_t adapter_work_bytes(const memopt_linear *x, const adapter *a
     return adapter_low_bytes(x, a) + input;
 }
 
+/* Do the pieces make up the outputs, each no smaller than the rank? */
+static inline int adapter_pieces_fit(const memopt_linear *x, const adapter *a) {
+    size_t i, left = x->outputs;
+
+    for (i = 0; i < adapter_pieces(a); ++i) {
+        const size_t outputs = adapter_outputs(x, a, i);
+
+        if (a->rank > outputs || outputs > left) return 0;
+        left -= outputs;
+    }
+    return !left;
+}
+
 static inline memopt_status adapter_check(const memopt_ops *ops, const memopt_linear *x, const adapter *a) {
     memopt_error *error = ops ? ops->error : NULL;
 
     if (!x || !a) return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "its struct", "is NULL");
-    if (!a->rank || a->rank > x->inputs || a->rank > x->outputs)
-        return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "rank", "must be 1 to inputs and to outputs");
+    if (a->pieces > ADAPTER_PIECES || (a->pieces > 1 && !a->piece_outputs))
+        return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "pieces", "are too many, or have no outputs");
+    if (!a->rank || a->rank > x->inputs || !adapter_pieces_fit(x, a))
+        return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "rank",
+                           "must be 1 to inputs and to outputs, which pieces add up to");
     if (!(a->scale - a->scale >= 0))
         return part_refuse(error, "adapter", MEMOPT_ERR_ARGUMENT, "scale", "must be finite");
     if (x->grad_weights || x->grad_bias)
@@ -176,30 +204,82 @@ static inline memopt_status adapter_lower(const memopt_ops *ops, const memopt_li
         rows = step < x->rows - row ? step : x->rows - row;
         input = adapter_input(ops, x, a, row, rows, &s);
         if (!s) {
-            memopt_product p = adapter_product(rows, a->rank, x->inputs, input, x->type, a->a, a->type,
-                                               a->low + row * a->rank, MEMOPT_TYPE_F32);
+            memopt_product p = adapter_product(rows, adapter_width(a), x->inputs, input, x->type, a->a, a->type,
+                                               a->low + row * adapter_width(a), MEMOPT_TYPE_F32);
             p.right_transposed = 1;
             p.right_stride = x->inputs;
             s = adapter_multiply(ops, &p);
         }
     }
-    if (!s) adapter_times(a->low, x->rows * a->rank, adapter_scale(a));
+    if (!s) adapter_times(a->low, x->rows * adapter_width(a), adapter_scale(a));
+    return s;
+}
+
+/* ---- products with B, a piece at a time ---- */
+static inline memopt_product adapter_raise(const memopt_linear *x, const adapter *a, size_t piece, size_t first) {
+    const size_t outputs = adapter_outputs(x, a, piece);
+    memopt_product p = adapter_product(x->rows, outputs, a->rank, a->low + piece * a->rank, MEMOPT_TYPE_F32,
+                                       adapter_at(a->b, a->type, first * a->rank), a->type,
+                                       (void *)(uintptr_t)adapter_at(x->output, x->type, first), x->type);
+
+    p.left_stride = adapter_width(a);
+    p.right_transposed = 1;
+    p.right_stride = a->rank;
+    p.result_stride = x->outputs;
+    p.accumulate = 1;
+    return p;
+}
+
+static inline memopt_product adapter_lower_gradient(const memopt_linear *x, const adapter *a, size_t piece,
+                                                    size_t first) {
+    memopt_product p = adapter_product(x->rows, a->rank, adapter_outputs(x, a, piece),
+                                       adapter_at(x->grad_output, x->type, first), x->type,
+                                       adapter_at(a->b, a->type, first * a->rank), a->type,
+                                       (float *)a->work + piece * a->rank, MEMOPT_TYPE_F32);
+
+    p.left_stride = x->outputs;
+    p.result_stride = adapter_width(a);
+    return p;
+}
+
+static inline memopt_product adapter_grad_b(const memopt_linear *x, const adapter *a, size_t piece, size_t first) {
+    memopt_product p = adapter_product(adapter_outputs(x, a, piece), a->rank, x->rows,
+                                       adapter_at(x->grad_output, x->type, first), x->type, a->low + piece * a->rank,
+                                       MEMOPT_TYPE_F32,
+                                       (void *)(uintptr_t)adapter_at(a->grad_b, a->gradient_type, first * a->rank),
+                                       a->gradient_type);
+
+    p.left_transposed = 1;
+    p.left_stride = x->outputs;
+    p.right_stride = adapter_width(a);
+    p.accumulate = a->accumulate;
+    return p;
+}
+
+typedef memopt_product adapter_piece_fn(const memopt_linear *x, const adapter *a, size_t piece, size_t first);
+
+static inline memopt_status adapter_each_piece(const memopt_ops *ops, const memopt_linear *x, const adapter *a,
+                                               adapter_piece_fn *product_fn) {
+    memopt_status s = MEMOPT_OK;
+    size_t i, first = 0;
+
+    for (i = 0; i < adapter_pieces(a) && !s; ++i) {
+        const memopt_product p = product_fn(x, a, i, first);
+
+        s = adapter_multiply(ops, &p);
+        first += adapter_outputs(x, a, i);
+    }
     return s;
 }
 
 /* ---- the calls ---- */
 static inline memopt_status adapter_forward(const memopt_ops *ops, const memopt_linear *x, const adapter *a) {
-    memopt_product p;
     memopt_status s = adapter_check(ops, x, a);
 
     if (!s) s = memopt_linear_forward(ops, x);
     if (s || (ops && ops->count_scratch)) return s;
     s = adapter_lower(ops, x, a);
-    p = adapter_product(x->rows, x->outputs, a->rank, a->low, MEMOPT_TYPE_F32, a->b, a->type, x->output, x->type);
-    p.right_transposed = 1;
-    p.right_stride = a->rank;
-    p.accumulate = 1;
-    return s ? s : adapter_multiply(ops, &p);
+    return s ? s : adapter_each_piece(ops, x, a, adapter_raise);
 }
 
 /* grad_a (onto what is there) += low's gradient^T dropout(input) */
@@ -209,17 +289,18 @@ static inline memopt_status adapter_grad_a(const memopt_ops *ops, const memopt_l
     size_t row, rows;
     memopt_status s = MEMOPT_OK;
 
-    if (!x->rows && !a->accumulate) memset(a->grad_a, 0, a->rank * x->inputs * memopt_type_bytes(a->gradient_type));
+    if (!x->rows && !a->accumulate) 
+        memset(a->grad_a, 0, adapter_width(a) * x->inputs * memopt_type_bytes(a->gradient_type));
     for (row = 0; row < x->rows && !s; row += rows) {
         const void *input;
 
         rows = step < x->rows - row ? step : x->rows - row;
         input = adapter_input(ops, x, a, row, rows, &s);
         if (!s) {
-            memopt_product p = adapter_product(a->rank, x->inputs, rows, grad_low + row * a->rank, MEMOPT_TYPE_F32,
-                                               input, x->type, a->grad_a, a->gradient_type);
+            memopt_product p = adapter_product(adapter_width(a), x->inputs, rows, grad_low + row * adapter_width(a),
+                                               MEMOPT_TYPE_F32, input, x->type, a->grad_a, a->gradient_type);
             p.left_transposed = 1;
-            p.left_stride = a->rank;
+            p.left_stride = adapter_width(a);
             p.accumulate = a->accumulate || row;
             s = adapter_multiply(ops, &p);
         }
@@ -230,7 +311,7 @@ static inline memopt_status adapter_grad_a(const memopt_ops *ops, const memopt_l
 /* grad_input receives the adapter's part, onto which the layer adds its own. */
 static inline memopt_status adapter_grad_input(const memopt_ops *ops, const memopt_linear *x, const adapter *a,
                                                const float *grad_low) {
-    memopt_product p = adapter_product(x->rows, x->inputs, a->rank, grad_low, MEMOPT_TYPE_F32, a->a, a->type,
+    memopt_product p = adapter_product(x->rows, x->inputs, adapter_width(a), grad_low, MEMOPT_TYPE_F32, a->a, a->type,
                                        x->grad_input, x->type);
     memopt_linear layer = *x;
     memopt_dropout d = adapter_dropout(x, a, 0, x->rows);
@@ -248,7 +329,6 @@ static inline memopt_status adapter_grad_input(const memopt_ops *ops, const memo
 
 static inline memopt_status adapter_backward(const memopt_ops *ops, const memopt_linear *x, const adapter *a) {
     float *grad_low = a ? (float *)a->work : NULL;
-    memopt_product p;
     memopt_status s = adapter_check(ops, x, a);
 
     if (s) return s;
@@ -257,20 +337,10 @@ static inline memopt_status adapter_backward(const memopt_ops *ops, const memopt
                            "is set, and there is dropout");
     s = adapter_check_backward(ops, x);
     if (ops && ops->count_scratch && !s) return memopt_linear_backward(ops, x);
+    if (!s) s = adapter_each_piece(ops, x, a, adapter_lower_gradient);
     if (s) return s;
-    p = adapter_product(x->rows, a->rank, x->outputs, x->grad_output, x->type, a->b, a->type, grad_low,
-                        MEMOPT_TYPE_F32);
-    s = adapter_multiply(ops, &p);
-    if (s) return s;
-    adapter_times(grad_low, x->rows * a->rank, adapter_scale(a));
-    if (a->grad_b) {
-        p = adapter_product(x->outputs, a->rank, x->rows, x->grad_output, x->type, a->low, MEMOPT_TYPE_F32, a->grad_b,
-                            a->gradient_type);
-        p.left_transposed = 1;
-        p.left_stride = x->outputs;
-        p.accumulate = a->accumulate;
-        s = adapter_multiply(ops, &p);
-    }
+    adapter_times(grad_low, x->rows * adapter_width(a), adapter_scale(a));
+    if (a->grad_b) s = adapter_each_piece(ops, x, a, adapter_grad_b);
     if (!s && a->grad_a) s = adapter_grad_a(ops, x, a, grad_low);
     return s || !x->grad_input ? s : adapter_grad_input(ops, x, a, grad_low);
 }
@@ -278,20 +348,26 @@ static inline memopt_status adapter_backward(const memopt_ops *ops, const memopt
 /* weights += scale B A, rounded once. b_times: outputs x rank floats. */
 static inline memopt_status adapter_merge(const memopt_ops *ops, const memopt_linear *x, const adapter *a,
                                           void *weights, float *b_times) {
-    memopt_product p;
-    size_t i;
     const size_t n = x->outputs * a->rank;
+    size_t i, first = 0;
     memopt_status s = MEMOPT_OK;
 
     if (a->type == MEMOPT_TYPE_F32) memcpy(b_times, a->b, n * sizeof *b_times);
     else if (a->type == MEMOPT_TYPE_BF16) s = memopt_f32_from_bf16(b_times, (const uint16_t *)a->b, n, NULL);
     else s = memopt_f32_from_f16(b_times, (const uint16_t *)a->b, n, NULL);
-    if (s) return s;
-    for (i = 0; i < n; ++i) b_times[i] *= adapter_scale(a);
-    p = adapter_product(x->outputs, x->inputs, a->rank, b_times, MEMOPT_TYPE_F32, a->a, a->type, weights,
-                        x->weight_type);
-    p.accumulate = 1;
-    return adapter_multiply(ops, &p);
+    adapter_times(b_times, s ? 0 : n, adapter_scale(a));
+    for (i = 0; i < adapter_pieces(a) && !s; ++i) {
+        const size_t outputs = adapter_outputs(x, a, i);
+        memopt_product p = adapter_product(outputs, x->inputs, a->rank, b_times + first * a->rank, MEMOPT_TYPE_F32,
+                                           adapter_at(a->a, a->type, i * a->rank * x->inputs), a->type,
+                                           (unsigned char *)weights + first * x->inputs * memopt_type_bytes(x->weight_type),
+                                           x->weight_type);
+
+        p.accumulate = 1;
+        s = adapter_multiply(ops, &p);
+        first += outputs;
+    }
+    return s;
 }
 
 #if defined(__cplusplus) && defined(__GNUC__)

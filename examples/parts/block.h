@@ -13,7 +13,8 @@
                   whatever the depth. Of a block that ends a chain the gradient that you hand in is written over; set
                   grad_in_place of its segment to 0 to keep it. With mlp_chunk rows at a time the MLP keeps nothing
                   beside its output, and its scratch is 9 or 13 planes of so many rows.
-                  With adapters: 4 bytes for each row and number of the rank more in forward's scratch, 8 in backward's.
+                  With adapters: 4 bytes for each row and number of the rank (of each piece) more in forward's
+                  scratch, 8 in backward's.
    What it costs  A backward computes the norm, the activation and the scores of attention once more; no product with
                   weights is made twice; with mlp_chunk, the first one of the MLP is. Where adapters are trained it
                   makes none for gradients of weights, but five of their rank for each adapter.
@@ -158,8 +159,8 @@ static inline memopt_rotary transformer_rotary(const transformer *t) {
     r.base = t->rotary_base;
     r.frequencies = t->rotary_frequencies;
     r.magnitude = t->rotary_magnitude;
-    r.positions = t->rotary_positions;
-    r.length = t->rotary_positions ? 0 : t->length;
+    r.positions = t->row_positions;
+    r.length = t->row_positions ? 0 : t->length;
     r.type = t->type;
     return r;
 }
@@ -431,6 +432,11 @@ static inline void transformer_add_block(transformer_chain *c, transformer_block
     const double scores = (double)transformer_rows(t) * (double)seen * (double)transformer_attended_width(t)
                         * (t->not_causal || seen < t->length ? 2 : 1);
 
+    block->attention.pieces = 3;
+    block->attention.piece_outputs[0] = transformer_attended_width(t);
+    block->attention.piece_outputs[1] = block->attention.piece_outputs[2] = transformer_kv_width(t);
+    block->mlp.pieces = transformer_is_gated(t) ? 2 : 1;
+    block->mlp.piece_outputs[0] = block->mlp.piece_outputs[1] = transformer_hidden(t);
     transformer_add_half(c, &block->attention, transformer_attention_tensors, transformer_attention_forward,
                          transformer_attention_backward, scores, t->attention ? 0 : 0.5);
     transformer_add_half(c, &block->mlp, transformer_mlp_tensors, transformer_mlp_forward, transformer_mlp_backward, 0,

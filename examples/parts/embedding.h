@@ -45,6 +45,7 @@ static inline memopt_embedding transformer_embedding(const transformer_work *w) 
     e.ids = (const int32_t *)w->call->input;
     e.tokens = transformer_weights(w, TRANSFORMER_TOKENS);
     e.positions = transformer_weights(w, TRANSFORMER_POSITIONS);
+    e.places = t->rotary ? NULL : t->row_positions;
     return e;
 }
 

@@ -89,6 +89,8 @@ static inline adapter transformer_adapter(const transformer_work *w, size_t i) {
 
     memset(&a, 0, sizeof a);
     a.rank = w->part->rank;
+    a.pieces = k ? 1 : transformer_pieces(w->part);
+    a.piece_outputs = w->part->piece_outputs;
     a.scale = w->shape->adapter_scale;
     a.gradient_type = w->shape->gradient_type;
     a.a = transformer_at(w->part->adapters, w->adapters[k].first, MEMOPT_TYPE_F32);

@@ -95,13 +95,14 @@ typedef struct transformer { /* zero it, then set what you need; parts point to 
     size_t window;           /* tokens that one attends to, itself and those before it; 0 = all of them */
     size_t documents;        /* 0: each sequence is one; else the rows are cut into so many, as of memopt_attention */
     const size_t  *starts;   /* of documents, none of which is longer than `length` */
-    const int32_t *rotary_positions; /* NULL: they begin anew with each sequence; else of each row, for documents */
+    const int32_t *row_positions; /* NULL: they begin anew with each sequence; else of each row, for documents */
     size_t mlp_chunk;        /* 0: all rows go through the MLP at once, and what goes into its activation is kept;
                                 else so many at a time, up to a multiple of 32, and it is made again: the same bits with
                                 float32 gradients */
     const transformer_attention_fns *attention; /* NULL: memopt_attention_forward() and _backward() */
     size_t adapter_rank;     /* 0: all is trained; else adapters of that rank alone. Not on cards */
     float  adapter_scale;    /* alpha / rank; 0 = 1 */
+    int    adapters_apart;   /* 1: queries, keys, values have an adapter each, so have gate and up; 0: one for all */
     size_t quantized_block;  /* 0: frozen matrices of blocks are of weight_type; else codes of 8 bits, as
                                 memopt_quantize_f32() makes them of blocks of so many: chain.codes, chain.absmax */
     memopt_quant_map quantized_map;
@@ -130,6 +131,7 @@ typedef struct transformer_part { /* what every part has, and its callbacks know
     int         is_frozen;   /* 1: weights have no gradients */
     int         is_coded;    /* 1: matrices are codes */
     size_t      rank;        /* of adapters; 0: none */
+    size_t      pieces, piece_outputs[ADAPTER_PIECES]; /* of the first matrix of a half, where adapters are apart */
     const float   *adapters;
     void          *adapter_gradients; /* NULL: in scratch, for done_fn */
     const uint8_t *codes;
@@ -200,16 +202,22 @@ static inline void transformer_list_codes(const transformer *t, transformer_list
     x->elements = transformer_up(end, t->grain);
 }
 
+static inline size_t transformer_pieces(const transformer_part *part) {
+    return part->shape->adapters_apart && part->pieces ? part->pieces : 1;
+}
+
 static inline void transformer_list_adapters(const transformer_part *part, transformer_lists *x) {
     size_t i, k = 0, elements = 0;
 
     for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i) {
         const transformer_tensor *l = &x->list[i];
 
+        const size_t pieces = k ? 1 : transformer_pieces(part);
+
         if (!l->columns) continue;
-        transformer_list(x->adapters, k++, "a", part->rank, l->columns);
+        transformer_list(x->adapters, k++, "a", pieces * part->rank, l->columns);
         transformer_list(x->adapters, k++, "b", l->count / l->columns, part->rank);
-        elements += part->rank * (l->columns + l->count / l->columns);
+        elements += part->rank * (pieces * l->columns + l->count / l->columns);
     }
     x->adapter_elements = transformer_place(part->shape, x->adapters, elements);
 }
@@ -395,7 +403,7 @@ static inline void *transformer_take(const transformer_work *w, memopt_tape_part
 
 /* What adapters work in, for the rows in work. */
 static inline void transformer_take_low(transformer_work *w) {
-    const size_t bytes = transformer_up(w->rows * w->part->rank * sizeof(float), 64);
+    const size_t bytes = transformer_up(w->rows * w->part->rank * transformer_pieces(w->part) * sizeof(float), 64);
 
     if (!bytes) return;
     w->low = (float *)memopt_tape_take(w->call, MEMOPT_TAPE_SCRATCH, bytes);

@@ -37,7 +37,7 @@ tests() {
     # Of a group where they need no more.
     together "gemm row_kernels softmax head attention norm layer batchnorm fused nan" -DMEMOPT_ONLY_OPERATORS
     together "base simd random number checksum quant state_codec optim adafactor parts_cut scale fp8" -DMEMOPT_ONLY_NUMBERS
-    together "shard pieces onebit feed tensors save store" "-DMEMOPT_ONLY_RANKS -DMEMOPT_ONLY_NUMBERS -DMEMOPT_ONLY_MUON -DMEMOPT_PTHREADS -pthread"
+    together "shard pieces onebit feed tensors save store finetune_data" "-DMEMOPT_ONLY_RANKS -DMEMOPT_ONLY_NUMBERS -DMEMOPT_ONLY_MUON -DMEMOPT_PTHREADS -pthread"
     together "advise" "-DMEMOPT_ONLY_ADVISE -DMEMOPT_ONLY_RANKS"
     together "muon" "-DMEMOPT_ONLY_NUMBERS -DMEMOPT_ONLY_MUON"
     together "operator parts_nets parts" "-DMEMOPT_ONLY_OPERATORS -DMEMOPT_ONLY_ACTIVATIONS -DMEMOPT_ONLY_NUMBERS"

@@ -50,6 +50,7 @@
 #include "test_nan.c"
 #include "test_parts_nets.c"
 #include "test_parts.c"
+#include "test_finetune_data.c"
 
 #ifndef TEST_WIDE /* 1: only sections that have wide code, where a processor is slow because it is simulated; -1: none of the operators */
 #  define TEST_WIDE 0
@@ -76,6 +77,7 @@ static void test_narrow(void) {
     test_advise();
     test_doctor();
     test_json();
+    test_finetune_data();
     test_fp8();
 #ifndef __FAST_MATH__
     test_shard();

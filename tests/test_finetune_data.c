@@ -51,7 +51,13 @@ static int fd_token(void *user, const char *text, int32_t *id) {
 }
 
 /* ---- files ---- */
-static char fd_folder[600], fd_message[500];
+static char fd_folder[600];
+static reason fd_reason;
+#define fd_message fd_reason.text
+static reason *fd_why(void) { /* cleared */
+    memset(&fd_reason, 0, sizeof fd_reason);
+    return &fd_reason;
+}
 static const char *fd_path(const char *name) {
     static char paths[4][700];
     static unsigned which;
@@ -156,7 +162,7 @@ static void fd_show(const data *d, int held, uint64_t sequence) {
     size_t i, n = 0;
 
     fd_shown[0][0] = fd_shown[1][0] = fd_shown[2][0] = 0;
-    CHECK(!data_window(d, held, sequence, &r, fd_message, sizeof fd_message) && fd_positions_fit(&r));
+    CHECK(!data_window(d, held, sequence, &r, fd_why()) && fd_positions_fit(&r));
     for (i = 0; i < r.rows; ++i) {
         fd_shown[0][i] = fd_letter(r.ids[i]);
         fd_shown[1][i] = fd_letter(r.targets[i]);
@@ -185,19 +191,17 @@ static int fd_has(const data *d, const char *ids, const char *targets, const cha
 static data *fd_open(const data_desc *desc) {
     data *d = NULL;
 
-    fd_message[0] = 0;
-    if (!data_open(desc, &d, fd_message, sizeof fd_message)) return d;
+    if (!data_open(desc, &d, fd_why())) return d;
     printf("FAILED %s\n", fd_message);
     exit(1);
 }
-static int fd_refuses(const data_desc *desc, const char *reason) { /* behind the folder */
+static int fd_refuses(const data_desc *desc, const char *text) { /* behind the folder */
     data *d = NULL;
     char want[800];
-    const int with_folder = *reason == '/';
+    const int with_folder = *text == '/';
 
-    snprintf(want, sizeof want, "%s%s", with_folder ? fd_folder : "", reason);
-    fd_message[0] = 0;
-    if (data_open(desc, &d, fd_message, sizeof fd_message) == 1 && !d && !strcmp(fd_message, want)) return 1;
+    snprintf(want, sizeof want, "%s%s", with_folder ? fd_folder : "", text);
+    if (data_open(desc, &d, fd_why()) == 1 && !d && !strcmp(fd_message, want)) return 1;
     printf("got  '%s'\nwant '%s'\n", fd_message, want);
     data_close(d);
     return 0;
@@ -238,11 +242,11 @@ static int fd_line(data_desc *desc, const char *line, const char *marked) {
     fd_write_text("a.jsonl", line);
     return fd_document(desc, marked);
 }
-static int fd_line_refused(data_desc *desc, const char *line, const char *reason) {
+static int fd_line_refused(data_desc *desc, const char *line, const char *text) {
     fd_clean();
     fd_write_text("a.jsonl", line);
-    return fd_refuses(desc, reason)
-        && (!strcmp(fd_files(), "a.jsonl ") || (strstr(reason, "no document") && strstr(fd_list, ".tokens ")));
+    return fd_refuses(desc, text)
+        && (!strcmp(fd_files(), "a.jsonl ") || (strstr(text, "no document") && strstr(fd_list, ".tokens ")));
 }
 
 /* ---- text ---- */
@@ -783,8 +787,7 @@ static void fd_failures(void) {
             if (form & 1) f.fail_from = n;
             else f.fail_on = n;
             desc.text.host = &h;
-            fd_message[0] = 0;
-            wrong = data_open(&desc, &d, fd_message, sizeof fd_message);
+                    wrong = data_open(&desc, &d, fd_why());
             CHECK_AT(wrong ? !d && fd_message[0] : d != NULL, n);
             if (d) {
                 const size_t calls = f.calls;
@@ -816,7 +819,7 @@ static void fd_no_memory(void) {
         fd_clean();
         fd_write_text("a.jsonl", text);
         fd_reallocs = n;
-        wrong = data_open(&desc, &d, fd_message, sizeof fd_message);
+        wrong = data_open(&desc, &d, fd_why());
         if (fd_reallocs) {
             CHECK(!wrong);
             data_close(d);
@@ -844,19 +847,19 @@ static void fd_window_failures(void) {
     fd_write_text("a.txt", "abc<|endoftext|>de");
     d = fd_open(&desc);
     r = fd_rows();
-    CHECK(!data_window(d, 0, 0, &r, fd_message, sizeof fd_message) && r.rows == 8 && r.documents == 3);
+    CHECK(!data_window(d, 0, 0, &r, fd_why()) && r.rows == 8 && r.documents == 3);
     memcpy(starts, fd_starts, sizeof starts);
     CHECK(starts[0] == 0 && starts[1] == 3 && starts[2] == 5 && starts[3] == 8);
     for (n = 1; n < 100; ++n) {
         f.calls = 0;
         f.fail_on = n;
-        if (!data_window(d, 0, 0, &r, fd_message, sizeof fd_message)) break;
+        if (!data_window(d, 0, 0, &r, fd_why())) break;
         CHECK(!strcmp(fd_message, "the tokens of a window could not be read any more"));
         CHECK(r.rows == 8 && r.documents == 3 && !memcmp(starts, fd_starts, sizeof starts));
     }
     CHECK(n == 8 && r.rows == 16 && r.documents == 6 && fd_starts[3] == 8 && fd_starts[4] == 11 && fd_starts[6] == 16);
     CHECK(fd_positions_fit(&r));
-    CHECK(data_window(d, 1, 0, &r, fd_message, sizeof fd_message) == 1 && r.rows == 16);
+    CHECK(data_window(d, 1, 0, &r, fd_why()) == 1 && r.rows == 16);
     CHECK(!strcmp(fd_message, "window 0 of 0 that are held back"));
     data_close(d);
     data_close(NULL);
@@ -872,7 +875,7 @@ static uint64_t fd_hash(const data *d) {
     for (i = 0; i < c.part[0].windows; ++i) {
         data_rows r = fd_rows();
 
-        if (data_window(d, 0, i, &r, fd_message, sizeof fd_message)) return 0;
+        if (data_window(d, 0, i, &r, fd_why())) return 0;
         for (k = 0; k < r.rows; ++k) hash = hash * 31 + (uint64_t)(uint32_t)r.ids[k] * 7 + (uint64_t)(uint32_t)r.targets[k];
     }
     return hash;
@@ -904,7 +907,7 @@ static void fd_processes(void) {
             if (child[i]) continue;
             desc.text.coder.bos = i % 2 ? FD_BOS : -1;
             d = NULL;
-            status = data_open(&desc, &d, fd_message, sizeof fd_message) || fd_hash(d) != want[i % 2];
+            status = data_open(&desc, &d, fd_why()) || fd_hash(d) != want[i % 2];
             _exit(status);
         }
         for (i = 0; i < 6; ++i) CHECK_AT(waitpid(child[i], &status, 0) == child[i] && status == 0, i);
@@ -1023,7 +1026,7 @@ static void fd_check_epoch(const data *d, int held, uint64_t first) {
     for (i = 0; i < part.windows; ++i) {
         data_rows r = fd_rows();
 
-        CHECK(!data_window(d, held, first + i, &r, fd_message, sizeof fd_message) && r.rows == fd_c.context);
+        CHECK(!data_window(d, held, first + i, &r, fd_why()) && r.rows == fd_c.context);
         CHECK(fd_positions_fit(&r) && fd_ids[r.rows] == 0x55555555 && fd_starts[r.documents + 1] != 0);
         for (k = 0; k < r.documents; ++k) {
             const size_t rows = fd_starts[k + 1] - fd_starts[k];
@@ -1054,7 +1057,7 @@ static void fd_properties(void) {
         desc.seed = test_random(&random);
         desc.validation = n % 3 == 0 ? 0 : n % 3 == 1 ? 0.99 : 0.3;
         d = NULL;
-        if (data_open(&desc, &d, fd_message, sizeof fd_message)) { /* few documents */
+        if (data_open(&desc, &d, fd_why())) { /* few documents */
             CHECK_AT(strstr(fd_message, "held back") != NULL || strstr(fd_message, "to learn") != NULL, n);
             continue;
         }

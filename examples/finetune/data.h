@@ -15,14 +15,14 @@
 
        data_desc desc = { 0 };
        desc.text.path = "talks.jsonl"; desc.text.coder = coder; desc.context = 1024; desc.validation = 0.05;
-       if (data_open(&desc, &d, message, sizeof message)) ...
+       if (data_open(&desc, &d, &why)) ...
        rows.rows = rows.documents = 0;
        for (i = 0; i < batch; ++i)
-           if (data_window(d, 0, step * batch + i, &rows, message, sizeof message)) ... */
+           if (data_window(d, 0, step * batch + i, &rows, &why)) ... */
 #ifndef FINETUNE_DATA_H
 #define FINETUNE_DATA_H
-#include "corpus.h"
 #include "../parts/feed.h"
+#include "corpus.h"
 
 typedef struct data data;
 
@@ -54,13 +54,12 @@ typedef struct data_rows { /* a batch, which windows are added to; rows and docu
 /** What an open file takes from the host's allocator, in one block. */
 static inline size_t data_bytes(void);
 /** Open a file: tokenise it, unless that has been done before, and pack. 0, and *out is open until data_close(); or 1,
-    `message` says why not, and nothing is left behind, except a NAME.tokens that is whole. */
-static inline int data_open(const data_desc *desc, data **out, char *message, size_t capacity);
+    and nothing is left behind, except a NAME.tokens that is whole. */
+static inline int data_open(const data_desc *desc, data **out, reason *why);
 static inline data_counts data_get_counts(const data *d);
-/** Add a window to a batch: sequence 0, 1, ... of the run, or window number `sequence` of what is held back. 0; or 1 with
-    a message, and the batch has the windows that it had. Any number of threads may read at once. */
-static inline int data_window(const data *d, int held_back, uint64_t sequence, data_rows *rows, char *message,
-                              size_t capacity);
+/** Add a window to a batch: sequence 0, 1, ... of the run, or window number `sequence` of what is held back. 0; or 1,
+    and the batch has the windows that it had. Any number of threads may read at once. */
+static inline int data_window(const data *d, int held_back, uint64_t sequence, data_rows *rows, reason *why);
 static inline void data_close(data *d); /* NULL is fine */
 
 enum { DATA_OPEN = 64 };
@@ -189,7 +188,7 @@ static inline int data_take_words(data_packer *p) { /* 1: they cannot be read */
     return 0;
 }
 
-static inline int data_pack(data *d, double validation, char *message, size_t capacity) {
+static inline int data_pack(data *d, double validation, reason *why) {
     const uint64_t most = d->tokens.documents + d->tokens.words / d->context; /* pieces, and so windows */
     memopt_status status = MEMOPT_OK;
     data_packer p;
@@ -209,8 +208,8 @@ static inline int data_pack(data *d, double validation, char *message, size_t ca
         if (p.windows[i].status) status = p.windows[i].status;
     }
     if (p.pieces.status) status = p.pieces.status;
-    if (wrong) return corpus_say(message, capacity, "its tokens could not be read any more");
-    return status ? corpus_say(message, capacity, "a temporary file: %s", memopt_status_text(status)) : 0;
+    if (wrong) return refuse(why, "its tokens could not be read any more");
+    return status ? refuse(why, "a temporary file: %s", memopt_status_text(status)) : 0;
 }
 
 /* ---- opening ---- */
@@ -225,47 +224,47 @@ static inline void data_close(data *d) {
 }
 
 /* Whether there is something to train on, and to validate with where that was asked for. */
-static inline int data_enough(const data *d, const data_desc *desc, char *message, size_t capacity) {
+static inline int data_enough(const data *d, const data_desc *desc, reason *why) {
     const data_part *const part = d->counts.part;
     const unsigned long long documents = d->counts.documents - d->counts.left_out;
 
     if (!documents)
-        return corpus_say(message, capacity, "%.300s: no document has a token to learn (of %llu)", desc->text.path,
+        return refuse(why, "%.300s: no document has a token to learn (of %llu)", desc->text.path,
                           (unsigned long long)d->counts.documents);
     if (!part[0].documents || (desc->validation > 0 && !part[1].documents))
-        return corpus_say(message, capacity,
+        return refuse(why,
                           "%.300s: %s of its %llu documents is held back with a share of %g and this seed",
                           desc->text.path, part[0].documents ? "none" : "each", documents, desc->validation);
     return 0;
 }
 
-static inline int data_open_in(data *d, const data_desc *desc, char *message, size_t capacity) {
+static inline int data_open_in(data *d, const data_desc *desc, reason *why) {
     d->context = desc->context;
     d->seed = desc->seed;
     d->padding = desc->text.coder.eos < 0 ? 0 : desc->text.coder.eos;
     d->counts.documents = d->tokens.documents;
     d->counts.tokens = d->tokens.words - d->tokens.documents;
-    return corpus_scratch(&d->tokens, &d->index, message, capacity)
-        || data_pack(d, desc->validation, message, capacity) || data_enough(d, desc, message, capacity);
+    return corpus_scratch(&d->tokens, &d->index, why)
+        || data_pack(d, desc->validation, why) || data_enough(d, desc, why);
 }
 
-static inline int data_open(const data_desc *desc, data **out, char *message, size_t capacity) {
+static inline int data_open(const data_desc *desc, data **out, reason *why) {
     data *d;
     corpus tokens;
 
     if (!desc->context || desc->context > INT32_MAX)
-        return corpus_say(message, capacity, "the context is not 1 to 2^31 - 1 tokens");
+        return refuse(why, "the context is not 1 to 2^31 - 1 tokens");
     if (!(desc->validation >= 0 && desc->validation < 1))
-        return corpus_say(message, capacity, "the share that is held back is not 0 or more and below 1");
-    if (corpus_open(&desc->text, &tokens, message, capacity)) return 1;
+        return refuse(why, "the share that is held back is not 0 or more and below 1");
+    if (corpus_open(&desc->text, &tokens, why)) return 1;
     d = (data *)tokens.host.allocator.alloc_fn(tokens.host.allocator.user, sizeof *d, sizeof(uint64_t));
     if (!d) {
         corpus_close(&tokens);
-        return corpus_say(message, capacity, "no memory");
+        return refuse(why, "no memory");
     }
     memset(d, 0, sizeof *d);
     d->tokens = tokens;
-    if (data_open_in(d, desc, message, capacity)) {
+    if (data_open_in(d, desc, why)) {
         data_close(d);
         return 1;
     }
@@ -326,8 +325,7 @@ static inline void data_pad(const data *d, size_t used, data_rows *rows) { /* th
     rows->starts[rows->documents] = rows->rows;
 }
 
-static inline int data_window(const data *d, int held_back, uint64_t sequence, data_rows *rows, char *message,
-                              size_t capacity) {
+static inline int data_window(const data *d, int held_back, uint64_t sequence, data_rows *rows, reason *why) {
     const int part = held_back != 0;
     const uint64_t windows = d->counts.part[part].windows;
     uint64_t number = sequence;
@@ -336,12 +334,12 @@ static inline int data_window(const data *d, int held_back, uint64_t sequence, d
 
     if (!part) number = memopt_feed_shuffle(d->seed, sequence / windows, windows, sequence % windows);
     if (number >= windows)
-        return corpus_say(message, capacity, "window %llu of %llu that are held back", (unsigned long long)number,
+        return refuse(why, "window %llu of %llu that are held back", (unsigned long long)number,
                           (unsigned long long)windows);
     if (corpus_read(&d->tokens.host, d->index, d->begin[part] + number * sizeof window, &window, sizeof window)
         || data_read_pieces(d, &window, &filled)) {
         rows->starts[rows->documents] = rows->rows;
-        return corpus_say(message, capacity, "the tokens of a window could not be read any more");
+        return refuse(why, "the tokens of a window could not be read any more");
     }
     data_pad(d, (size_t)window.rows, &filled);
     *rows = filled;

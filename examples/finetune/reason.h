@@ -10,7 +10,7 @@ typedef struct reason {
     memopt_error error; /* that a call with this address has filled in */
 } reason;
 
-static int refuse(reason *r, const char *format, ...) { /* returns 1 */
+static inline int refuse(reason *r, const char *format, ...) { /* returns 1 */
     va_list list;
     char *c;
 
@@ -22,7 +22,7 @@ static int refuse(reason *r, const char *format, ...) { /* returns 1 */
     return 1;
 }
 
-static int failed(reason *r, const char *what, memopt_status s) { /* returns whether it is a failure */
+static inline int failed(reason *r, const char *what, memopt_status s) { /* returns whether it is a failure */
     char why[256];
 
     if (!s) return 0;

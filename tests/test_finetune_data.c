@@ -1,5 +1,5 @@
-/* test_finetune_data.c - examples/finetune/data.h, corpus.h and chat.h: documents, windows and files worked out by hand.
-   The tokeniser is a toy: a byte is a token, and so are ten special texts. */
+/* test_finetune_data.c - examples/finetune/data.h, corpus.h and chat.h: documents, windows and files worked out by
+   hand. The tokeniser is a toy: a byte is a token, and so are ten special texts. */
 #include "test.h"
 static size_t fd_reallocs = SIZE_MAX; /* so many of them succeed */
 static void *fd_realloc(void *block, size_t bytes) {
@@ -18,7 +18,7 @@ enum { FD_EOT = 256, FD_START, FD_END, FD_BOS, FD_EOS, FD_INST, FD_BEGIN, FD_HEA
 static const char *const fd_specials[10] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<s>", "</s>", "[INST]",
     "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" };
 static const char fd_names[] = "XSEBZIGHKT"; /* as they are shown below */
-typedef struct fd_toy { unsigned known; size_t calls; int32_t next; int counts; } fd_toy; /* counts: each token is new */
+typedef struct fd_toy { unsigned known; size_t calls, next; } fd_toy; /* known: bit i, special text i */
 static fd_toy fd_t;
 
 static int fd_encode(void *user, const char *text, size_t bytes, int32_t **ids, size_t *count, size_t *capacity) {
@@ -35,7 +35,7 @@ static int fd_encode(void *user, const char *text, size_t bytes, int32_t **ids, 
     }
     for (i = 0; i < bytes; ++i) {
         if (text[i] == 1) return 1;
-        (*ids)[(*count)++] = t->counts ? t->next++ : (int32_t)(unsigned char)text[i];
+        (*ids)[(*count)++] = (int32_t)(unsigned char)text[i];
     }
     return 0;
 }
@@ -302,12 +302,12 @@ static void fd_separators(void) {
 static char fd_long[3 << 20];
 static int fd_cuts_badly;
 static int fd_encode_cut(void *user, const char *text, size_t bytes, int32_t **ids, size_t *count, size_t *capacity) {
-    const size_t at = (size_t)((fd_toy *)user)->next;
+    const size_t at = ((fd_toy *)user)->next;
 
     if (!bytes || memcmp(text, fd_long + at, bytes)) ++fd_cuts_badly;
     if (at && fd_long[1] == 'b' && (fd_long[at] != ' ' || fd_long[at - 1] == ' ')) ++fd_cuts_badly;
     if (((unsigned char)*text & 0xC0) == 0x80) ++fd_cuts_badly;
-    ((fd_toy *)user)->next += (int32_t)bytes;
+    ((fd_toy *)user)->next += bytes;
     return fd_encode(user, text, bytes, ids, count, capacity);
 }
 static void fd_long_texts(void) {
@@ -403,8 +403,8 @@ static void fd_kinds(void) {
     CHECK(fd_line(&desc, "{\"prompt\":\"ab\",\"completion\":\"cd\"}\n", "ab^cdX"));
     CHECK(fd_line(&desc, "{\"prompt\":\"\",\"completion\":\"cd\"}\r\n\r\n", "c^dX"));
     CHECK(fd_line(&desc, "\n \t\n{\"completion\":\"\",\"prompt\":\"ab\"} \t\n\n", "ab^X"));
-    CHECK(fd_line(&desc, "\xEF\xBB\xBF{\"messages\":null,\"id\":7,\"text\":\"a\\nb\",\"x\":{\"y\":[1,{}]},\"prompt\":null}",
-                  "a^|bX"));
+    CHECK(fd_line(&desc, "\xEF\xBB\xBF{\"messages\":null,\"id\":7,\"text\":\"a\\nb\",\"x\":{\"y\":[1,{}]},"
+                         "\"prompt\":null}", "a^|bX"));
     CHECK(fd_line(&desc, "{\"text\":\"no\",\"prompt\":\"a\",\"completion\":\"b\"}", "a^bX"));
     CHECK(fd_line(&desc, "{\"prompt\":5,\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
                          "{\"role\":\"assistant\",\"content\":\"b\"}],\"text\":\"no\"}",
@@ -420,19 +420,20 @@ static void fd_kinds(void) {
     CHECK(fd_ids[0] == 'a' && fd_ids[1] == 0 && fd_ids[2] == 'b' && fd_ids[3] == FD_EOT && fd_targets[0] == 0);
     data_close(d);
     fd_clean();
+    /* the last two teach nothing */
     fd_write_text("a.jsonl", "{\"text\":\"a\"}\r\n{\"prompt\":\"b\",\"completion\":\"c\"}\r\n"
-                             "{\"messages\":[{\"role\":\"user\",\"content\":\"d\"}]}\r\n{\"messages\":[]}"); /* the last two teach nothing */
+                             "{\"messages\":[{\"role\":\"user\",\"content\":\"d\"}]}\r\n{\"messages\":[]}");
     d = fd_open(&desc);
     CHECK(data_get_counts(d).documents == 4 && data_get_counts(d).left_out == 2);
     CHECK(fd_is(d, 0, 0, "abcXXXXX", "XcX.....", "0 1 3"));
     data_close(d);
 }
 
-static const char fd_talk[] = "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\" u\"},"
-    "{\"role\":\"assistant\",\"content\":\"a\\n\"},{\"role\":\"user\",\"content\":\"<s>\"},"
-    "{\"role\":\"assistant\",\"content\":\"w<|im_end|>\"}]}";
-static const char fd_short[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":\"a\"},"
-    "{\"role\":\"user\",\"content\":\"v\"}]}";
+#define FD_SAYS(role, text) "{\"role\":\"" role "\",\"content\":\"" text "\"}"
+static const char fd_talk[] = "{\"messages\":[" FD_SAYS("system", "s") "," FD_SAYS("user", " u") ","
+    FD_SAYS("assistant", "a\\n") "," FD_SAYS("user", "<s>") "," FD_SAYS("assistant", "w<|im_end|>") "]}";
+static const char fd_short[] = "{\"messages\":[" FD_SAYS("user", "u") "," FD_SAYS("assistant", "a") ","
+    FD_SAYS("user", "v") "]}";
 
 static void fd_chats(void) {
     data_desc desc = fd_desc("a.jsonl");
@@ -515,9 +516,9 @@ static void fd_line_refusals(void) {
     desc.text.chat = "llama2";
     CHECK(fd_line_refused(&desc, "{\"messages\":[{\"role\":\"tool\",\"content\":\"\"}]}",
                           "/a.jsonl:1: message 1: the chat template has no such role"));
-    CHECK(fd_line_refused(&desc, "{\"messages\":[{\"role\":\"user\",\"content\":\"\"},{\"role\":\"system\",\"content\":\"\"}]}",
+    CHECK(fd_line_refused(&desc, "{\"messages\":[" FD_SAYS("user", "") "," FD_SAYS("system", "") "]}",
                           "/a.jsonl:1: message 2: in this chat template the system speaks first"));
-    CHECK(fd_line_refused(&desc, "{\"messages\":[{\"role\":\"system\",\"content\":\"\"},{\"role\":\"assistant\",\"content\":\"\"}]}",
+    CHECK(fd_line_refused(&desc, "{\"messages\":[" FD_SAYS("system", "") "," FD_SAYS("assistant", "") "]}",
                           "/a.jsonl:1: message 2: in this chat template a user follows the system"));
 }
 static void fd_refusals(void) {
@@ -547,7 +548,8 @@ static void fd_refusals(void) {
     CHECK(fd_refuses(&desc, "/a.txt: each of its 1 documents is held back with a share of 1 and this seed"));
     desc.validation = 0;
     desc.text.chat = "chat";
-    CHECK(fd_refuses(&desc, "a chat template is chatml, llama3, llama2, mistral, plain, or a text with {content} in it"));
+    CHECK(fd_refuses(&desc, "a chat template is chatml, llama3, llama2, mistral, plain, "
+                            "or a text with {content} in it"));
     desc.text.chat = "{content}{content}";
     CHECK(fd_refuses(&desc, "the chat template has {content} twice"));
     desc.text.chat = "{end}{content}";
@@ -564,6 +566,26 @@ static void fd_refusals(void) {
 }
 
 /* ---- tokens ---- */
+static void fd_many_tokens(void) { /* one document, of more than a read and a block */
+    const size_t n = 600000;
+    data_desc desc = fd_desc("a.u16");
+    uint32_t words[64];
+    size_t i, k;
+    data *d;
+
+    for (i = 0; i < n; ++i) {
+        fd_long[2 * i] = (char)(i % 251);
+        fd_long[2 * i + 1] = (char)(2 + i % 7);
+    }
+    fd_write("a.u16", fd_long, 2 * n);
+    d = fd_open(&desc);
+    CHECK(data_get_counts(d).documents == 1 && data_get_counts(d).tokens == n);
+    for (i = 0; i + 64 <= n; i += 64) {
+        CHECK_AT(!corpus_words(&d->tokens, i, words, 64), i);
+        for (k = 0; k < 64; ++k) CHECK_AT(words[k] == (0x80000000u | ((i + k) % 251 + 256 * (2 + (i + k) % 7))), i + k);
+    }
+    data_close(d);
+}
 static void fd_tokens(void) {
     static const unsigned char tokens[14] = { 0, 1, 'a', 0, 'b', 0, 0, 1, 'c', 0, 0, 1, 'd', 0 };
     data_desc desc = fd_desc("a.u16");
@@ -597,12 +619,13 @@ static void fd_tokens(void) {
     fd_write("a.bin", file, sizeof file);
     CHECK(fd_refuses(&desc, "/a.bin: of llm.c's files only version 1, of 16-bit tokens, is read"));
     fd_write("a.bin", tokens, 14);
-    CHECK(fd_refuses(&desc, "/a.bin: a .bin file begins with llm.c's number 20240520, and this one does not; 16-bit tokens "
-                            "without a header are read from a file whose name ends in .u16"));
+    CHECK(fd_refuses(&desc, "/a.bin: a .bin file begins with llm.c's number 20240520, and this one does not; 16-bit "
+                            "tokens without a header are read from a file whose name ends in .u16"));
 }
 
 /* A tokeniser that begins each text with a token, and joins "bc" to one. */
-static int fd_encode_joined(void *user, const char *text, size_t bytes, int32_t **ids, size_t *count, size_t *capacity) {
+static int fd_encode_joined(void *user, const char *text, size_t bytes, int32_t **ids, size_t *count,
+                            size_t *capacity) {
     size_t i, n = *count;
 
     if (fd_encode(user, "_", 1, ids, count, capacity) || fd_encode(user, text, bytes, ids, count, capacity)) return 1;
@@ -701,7 +724,7 @@ static void fd_cache(void) {
 static void fd_cache_damaged(void) {
     data_desc desc = fd_abc();
     unsigned char want[77], bytes[77], got[80];
-    size_t i;
+    size_t i, n;
 
     fd_golden_bytes(want);
     want[76] = 0;
@@ -709,7 +732,8 @@ static void fd_cache_damaged(void) {
         if (i == 76) continue;
         fd_write("a.txt.tokens", want, i);
         CHECK_AT(fd_calls(&desc) == 1, i);
-        CHECK_AT(fd_read("a.txt.tokens", got, 80) == (i && i < 8 ? i : 76) && !memcmp(got, want, i && i < 8 ? i : 76), i);
+        n = i && i < 8 ? i : 76;
+        CHECK_AT(fd_read("a.txt.tokens", got, 80) == n && !memcmp(got, want, n), i);
     }
     for (i = 0; i < 76; ++i) {
         memcpy(bytes, want, 76);
@@ -811,7 +835,8 @@ static void fd_no_memory(void) {
     char text[2000];
     size_t n, i;
 
-    for (text[0] = 0, i = 0; i < 30; ++i) snprintf(text + strlen(text), 60, "{\"prompt\":\"ab\",\"completion\":\"cd\"}\n");
+    for (text[0] = 0, i = 0; i < 30; ++i)
+        snprintf(text + strlen(text), 60, "{\"prompt\":\"ab\",\"completion\":\"cd\"}\n");
     for (n = 0; n < 100; ++n) {
         data *d = NULL;
         int wrong;
@@ -876,7 +901,8 @@ static uint64_t fd_hash(const data *d) {
         data_rows r = fd_rows();
 
         if (data_window(d, 0, i, &r, fd_why())) return 0;
-        for (k = 0; k < r.rows; ++k) hash = hash * 31 + (uint64_t)(uint32_t)r.ids[k] * 7 + (uint64_t)(uint32_t)r.targets[k];
+        for (k = 0; k < r.rows; ++k)
+            hash = hash * 31 + (uint64_t)(uint32_t)r.ids[k] * 7 + (uint64_t)(uint32_t)r.targets[k];
     }
     return hash;
 }
@@ -1032,8 +1058,8 @@ static void fd_check_epoch(const data *d, int held, uint64_t first) {
             const size_t rows = fd_starts[k + 1] - fd_starts[k];
 
             for (row = fd_starts[k]; row < fd_starts[k + 1]; ++row) targets += fd_targets[row] >= 0;
-            if (fd_ids[fd_starts[k]] != 0xFFFFF) fd_check_piece(fd_ids + fd_starts[k], fd_targets + fd_starts[k], rows, held);
-            else padding += rows;
+            if (fd_ids[fd_starts[k]] == 0xFFFFF) padding += rows;
+            else fd_check_piece(fd_ids + fd_starts[k], fd_targets + fd_starts[k], rows, held);
         }
     }
     CHECK(targets == part.targets && padding == part.padding);
@@ -1095,12 +1121,14 @@ static void fd_properties(void) {
 static void fd_order(void) {
     data_desc desc = fd_desc("a.txt");
     char letters[27] = "";
+    uint64_t window;
     data *d;
     int i, seed, same = 0;
 
     desc.context = 2;
     desc.text.coder.eos = -1;
-    for (fd_long[0] = 0, i = 0; i < 23; ++i) snprintf(fd_long + strlen(fd_long), 40, "%c%cz<|endoftext|>", 'a' + i, 'a' + i);
+    for (fd_long[0] = 0, i = 0; i < 23; ++i)
+        snprintf(fd_long + strlen(fd_long), 40, "%c%cz<|endoftext|>", 'a' + i, 'a' + i);
     fd_write_text("a.txt", fd_long);
     for (seed = 41; seed < 43; ++seed) {
         desc.seed = (uint64_t)seed;
@@ -1108,7 +1136,8 @@ static void fd_order(void) {
         CHECK(data_get_counts(d).part[0].windows == 23);
         for (i = 68; i >= 0; --i) {
             fd_show(d, 0, (uint64_t)i);
-            CHECK_AT(fd_shown[0][0] - 'a' == (int)memopt_feed_shuffle(desc.seed, (uint64_t)i / 23, 23, (uint64_t)i % 23), i);
+            window = memopt_feed_shuffle(desc.seed, (uint64_t)i / 23, 23, (uint64_t)i % 23);
+            CHECK_AT(fd_shown[0][0] == 'a' + (int)window, i);
             if (i >= 23) continue;
             same += letters[i] == fd_shown[0][0];
             letters[i] = fd_shown[0][0];
@@ -1131,6 +1160,7 @@ static void test_finetune_data(void) {
     RUN(fd_line_refusals);
     RUN(fd_refusals);
     RUN(fd_tokens);
+    RUN(fd_many_tokens);
     RUN(fd_cache);
     RUN(fd_cache_damaged);
     RUN(fd_cache_places);

@@ -8,8 +8,8 @@
    the newline, which the program adds, it does not. A space right before {content} is learned with it, because most
    tokenisers join a word with the space before it. In a text of your own, \n is a newline, \t a tab, \\ a backslash.
 
-   Special tokens, like <|im_end|> or [INST], are looked up in the template alone: what somebody says remains text,
-   whatever it looks like. One that the tokeniser does not have is text as well. */
+   Special tokens, like <|im_end|> or [INST], are looked up in the template; one that the tokeniser does not have is
+   text. What somebody says goes to the tokeniser as it is. */
 #ifndef FINETUNE_CHAT_H
 #define FINETUNE_CHAT_H
 #include "json.h"
@@ -34,11 +34,11 @@ typedef struct chat {
 typedef int chat_put_fn(void *user, const char *text, size_t bytes, int flags);
 enum { CHAT_LEARNED = 1, CHAT_MARKUP = 2 /* of the template: special tokens count */ };
 
-/** A template by name; by its text, which has {content}; or, NULL, by the tokeniser's special tokens, else plain. 0, or 1
-    and `why` says what is wrong. */
+/** A template by name; by its text, which has {content}; or, NULL, by the tokeniser's special tokens, else plain.
+    0, or 1 and `why` says what is wrong. */
 static inline int chat_find(const char *text, int (*token_fn)(void *user, const char *text, int32_t *id), void *user,
                             chat *out, char *why, size_t capacity);
-/** A list of { "role": ..., "content": ... }. 0, or 1 and `why` says what is wrong, or is empty where put_fn ended it. */
+/** A list of { "role": ..., "content": ... }. 0; or 1, and `why` says what is wrong, or is empty if put_fn failed. */
 static inline int chat_render(const chat *c, const json_document *j, uint32_t messages, chat_put_fn *put_fn, void *user,
                               char *why, size_t capacity);
 

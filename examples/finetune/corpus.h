@@ -65,8 +65,8 @@ static inline int corpus_scratch(const corpus *c, void **file, reason *why) {
             if (status != MEMOPT_ERR_STATE) break; /* else another file has that name */
         }
     }
-    return refuse(why, "no temporary file can be made beside %.300s, in TMPDIR or in /tmp: %s",
-                  c->path, memopt_status_text(status));
+    return refuse(why, "no temporary file can be made beside %.300s, in TMPDIR or in /tmp: %s", c->path,
+                  memopt_status_text(status));
 }
 
 /* ---- the file of tokens ---- */

@@ -16,8 +16,8 @@
 #include "reason.h"
 
 typedef struct finetune_coder { /* a tokeniser */
-    /* Adds the tokens of a text to *ids, which grows by realloc: *count are there, of a *capacity. Special tokens' texts
-       are ordinary text here. 1: no memory, or text it cannot encode */
+    /* Adds the tokens of a text to *ids, which grows by realloc: *count are there, of a *capacity. Whether a special
+       token's text becomes that token is up to it. 1: no memory, or text it cannot encode */
     int (*encode_fn)(void *user, const char *text, size_t bytes, int32_t **ids, size_t *count, size_t *capacity);
     int (*token_fn)(void *user, const char *text, int32_t *id); /* a special token by its text; 1: there is none */
     void *user;
@@ -66,8 +66,8 @@ typedef struct corpus_input {
     size_t begin, end, text_room;
     int32_t *ids;          /* of a document, or a part of it; those with loss are negative */
     size_t count, room;
-    char *run;             /* text of a line's document that is encoded at once, from run_begin on; before it, the one */
-    size_t run_begin, run_bytes, run_room; /* that it goes on from */
+    char *run;             /* text that is encoded at once, from run_begin on; before it, the text that it continues */
+    size_t run_begin, run_bytes, run_room;
     int run_learned;
     int opened, answered;  /* a document has begun; what is learned of it has not been ended by a token for that */
     json_document json;
@@ -186,9 +186,9 @@ static inline int corpus_recognise(corpus_input *in, uint64_t bytes) {
     const int llmc = bytes >= 1024 && !corpus_read(in->host, in->file, 0, head, 12) && corpus_word(head) == 20240520;
 
     in->to = bytes;
-    in->kind = llmc || corpus_is_named(path, ".u16")                               ? CORPUS_TOKENS
-              : corpus_is_named(path, ".jsonl") || corpus_is_named(path, ".json") ? CORPUS_LINES
-                                                                                  : CORPUS_TEXT;
+    in->kind = llmc || corpus_is_named(path, ".u16")                             ? CORPUS_TOKENS
+             : corpus_is_named(path, ".jsonl") || corpus_is_named(path, ".json") ? CORPUS_LINES
+                                                                                 : CORPUS_TEXT;
     if (llmc) {
         in->from = 1024;
         in->to = 1024 + 2 * (uint64_t)corpus_word(head + 8);
@@ -196,8 +196,8 @@ static inline int corpus_recognise(corpus_input *in, uint64_t bytes) {
             return corpus_refuse(in, "of llm.c's files only version 1, of 16-bit tokens, is read");
         if (in->to > bytes) return corpus_refuse(in, "it has fewer tokens than its header says: was it cut off?");
     } else if (corpus_is_named(path, ".bin")) {
-        return corpus_refuse(in, "a .bin file begins with llm.c's number 20240520, and this one does not; 16-bit tokens "
-                                "without a header are read from a file whose name ends in .u16");
+        return corpus_refuse(in, "a .bin file begins with llm.c's number 20240520, and this one does not; 16-bit "
+                                 "tokens without a header are read from a file whose name ends in .u16");
     }
     if (in->kind == CORPUS_TOKENS && (in->to - in->from) % 2)
         return corpus_refuse(in, "it is no whole number of 16-bit tokens: was it cut off?");
@@ -210,7 +210,8 @@ static inline int corpus_mark(corpus_input *in, size_t i, int learned) { /* a to
     char what[100];
 
     if (in->ids[i] < 0 || (uint64_t)in->ids[i] >= limit) {
-        snprintf(what, sizeof what, "token %ld, and the vocabulary has %llu", (long)in->ids[i], (unsigned long long)limit);
+        snprintf(what, sizeof what, "token %ld, and the vocabulary has %llu", (long)in->ids[i],
+                 (unsigned long long)limit);
         return corpus_refuse(in, what);
     }
     if (learned) in->ids[i] = in->ids[i] - INT32_MAX - 1;
@@ -267,8 +268,8 @@ static inline int corpus_end(corpus_input *in, size_t first) {
 }
 
 /* ---- text ---- */
-/* The first separator in what is unused: its offset; *length: its bytes, with the newline behind it. 0: there is none,
-   or it may go on behind what has been read. */
+/* The offset of the first separator in what is unused. *length: its bytes and those of the newline behind it; 0: there
+   is none, or what has been read may end within it. */
 static inline size_t corpus_separator(const corpus_input *in, size_t *length) {
     static const char *const names[] = { "<|endoftext|>", "<|end_of_text|>", "</s>" };
     const char *const text = in->text + in->begin, *p = text;
@@ -374,8 +375,8 @@ static inline int corpus_tokens(corpus_input *in) { /* of 16 bits: as they are *
 }
 
 /* ---- lines of JSON ---- */
-/* The tokens of a run are those that it adds to the tokens of the text before it, as where the whole is encoded at once:
-   a tokeniser may begin a text in a way of its own. Where the two grow together into one token, it is encoded alone. */
+/* A run that continues a text has the tokens that it adds to those of that text, as if both were encoded at once:
+   tokenisers may put something in front of a text. If a token would span both, the run is encoded alone. */
 static inline int corpus_run_end(corpus_input *in) {
     const size_t first = in->count, bytes = in->run_bytes - in->run_begin;
     size_t before, both;
@@ -420,20 +421,21 @@ static inline int corpus_run_add(corpus_input *in, const char *text, size_t byte
     return 0;
 }
 
+/* The bytes of a special token that the text begins with; 0: there is none. */
 static inline size_t corpus_special(const corpus_input *in, const char *text, size_t bytes, int32_t *id) {
-    const char *const end = *text == '<' || *text == '[' ? (const char *)memchr(text, *text == '<' ? '>' : ']', bytes)
-                                                         : NULL;
+    const int closing = *text == '<' ? '>' : ']';
+    const char *const end = (const char *)memchr(text, closing, bytes);
     char name[64];
     size_t n;
 
-    if (!end || end - text >= 63) return 0;
+    if ((*text != '<' && *text != '[') || !end || end - text >= 63) return 0;
     n = (size_t)(end - text) + 1;
     memcpy(name, text, n);
     name[n] = 0;
     return in->desc->coder.token_fn(in->desc->coder.user, name, id) ? 0 : n;
 }
 
-/* A chat_put_fn. */
+/* Adds text to a document: a chat_put_fn. */
 static inline int corpus_add(void *user, const char *text, size_t bytes, int flags) {
     corpus_input *const in = (corpus_input *)user;
     const int learned = in->desc->learn_all || (flags & CHAT_LEARNED);

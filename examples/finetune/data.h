@@ -1,15 +1,15 @@
 /* data.h - batches of packed documents: which window comes when is a function of the position.
 
-   Windows  have `context` rows. A document of n tokens has n - 1 rows: each has a token as input, and as target the next
-            one, or -1 where that has no loss. A document that fits is never cut; a longer one becomes pieces of `context`
-            rows and a rest, and the input that begins a piece is the target that ended the one before: every token with
-            loss is a target once. Pieces stand side by side, none sees another, and positions begin anew in each.
+   Windows  have `context` rows. A document of n tokens has n - 1 rows: each has a token as input, and as target the
+            next one, or -1 where that has no loss. A document that fits is never cut; a longer one becomes pieces of
+            `context` rows and a rest, and the input that begins a piece is the target that ended the one before: every
+            token with loss is a target once. Pieces stand side by side, none sees another, and positions begin anew.
    Packing  A piece goes where it leaves least room, of up to 64 windows that are open; where it fits into none, the
             fullest is closed for a new one. What remains of a window is padding: a document of its own, without loss.
             Pieces without loss are left out.
-   Order    Sequence n of a run is window n % windows of epoch n / windows, which is shuffled (parts/feed.h): so a resumed
-            run, and one over any number of ranks, see the same. What is held back are whole documents, chosen by a hash
-            of the seed and the document's number; their windows have one order.
+   Order    Sequence n of a run is window n % windows of epoch n / windows, which is shuffled (parts/feed.h): so a
+            resumed run, and one over any number of ranks, see the same. What is held back are whole documents, chosen
+            by a hash of the seed and the document's number; their windows have one order.
    Memory   data_bytes(), whatever the file has: tokens are in NAME.tokens (corpus.h), and windows in a temporary file
             without a name: for each the number of its last piece, for each piece its first token and the piece before.
 
@@ -64,8 +64,14 @@ static inline void data_close(data *d); /* NULL is fine */
 
 enum { DATA_OPEN = 64 };
 
-typedef struct data_piece { uint64_t begin /* word */, rows, previous /* number + 1 of that in its window */; } data_piece;
-typedef struct data_place { uint64_t last /* number + 1 of its last piece */, rows; } data_place; /* a window */
+typedef struct data_piece {
+    uint64_t begin, rows; /* its first word */
+    uint64_t previous;    /* in the same window: number + 1; 0: it is the first */
+} data_piece;
+
+typedef struct data_place { /* a window */
+    uint64_t last, rows;  /* its last piece: number + 1; the rows of all its pieces */
+} data_place;
 
 struct data {
     corpus tokens;
@@ -230,22 +236,21 @@ static inline int data_enough(const data *d, const data_desc *desc, reason *why)
 
     if (!documents)
         return refuse(why, "%.300s: no document has a token to learn (of %llu)", desc->text.path,
-                          (unsigned long long)d->counts.documents);
+                      (unsigned long long)d->counts.documents);
     if (!part[0].documents || (desc->validation > 0 && !part[1].documents))
-        return refuse(why,
-                          "%.300s: %s of its %llu documents is held back with a share of %g and this seed",
-                          desc->text.path, part[0].documents ? "none" : "each", documents, desc->validation);
+        return refuse(why, "%.300s: %s of its %llu documents is held back with a share of %g and this seed",
+                      desc->text.path, part[0].documents ? "none" : "each", documents, desc->validation);
     return 0;
 }
 
-static inline int data_open_in(data *d, const data_desc *desc, reason *why) {
+static inline int data_set_up(data *d, const data_desc *desc, reason *why) {
     d->context = desc->context;
     d->seed = desc->seed;
     d->padding = desc->text.coder.eos < 0 ? 0 : desc->text.coder.eos;
     d->counts.documents = d->tokens.documents;
     d->counts.tokens = d->tokens.words - d->tokens.documents;
-    return corpus_scratch(&d->tokens, &d->index, why)
-        || data_pack(d, desc->validation, why) || data_enough(d, desc, why);
+    return corpus_scratch(&d->tokens, &d->index, why) || data_pack(d, desc->validation, why)
+        || data_enough(d, desc, why);
 }
 
 static inline int data_open(const data_desc *desc, data **out, reason *why) {
@@ -264,7 +269,7 @@ static inline int data_open(const data_desc *desc, data **out, reason *why) {
     }
     memset(d, 0, sizeof *d);
     d->tokens = tokens;
-    if (data_open_in(d, desc, why)) {
+    if (data_set_up(d, desc, why)) {
         data_close(d);
         return 1;
     }
@@ -292,7 +297,7 @@ static inline int data_read_piece(const data *d, const data_piece *piece, int32_
     return 0;
 }
 
-/* The pieces of a window, from the last one to the first, into rows->rows and after, and where each begins, in order. */
+/* The pieces of a window, from the last one to the first, and where each begins, then put in order. */
 static inline int data_read_pieces(const data *d, const data_place *window, data_rows *rows) {
     const size_t first = rows->documents;
     size_t at = rows->rows + (size_t)window->rows, i, k;

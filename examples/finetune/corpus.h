@@ -216,6 +216,9 @@ static inline int corpus_find_or_make(corpus_maker *m) {
 
     if (result == CORPUS_NO_FILE) result = corpus_cache(m);
     if (result == CORPUS_DONE || result == CORPUS_REFUSED) return result;
+    if (!m->in.desc->quiet)
+        fprintf(stderr, "%s %s: tokens are in a temporary file, for this run alone\n", m->c->path,
+                result == CORPUS_FOREIGN ? "is another program's" : "cannot be written");
     if (corpus_scratch(m->c, &m->c->file, m->in.why)) return CORPUS_REFUSED;
     result = corpus_make(m, m->c->file);
     return result == CORPUS_NO_FILE ? corpus_refuse(&m->in, "no room for its tokens in a temporary file") : result;

@@ -547,6 +547,12 @@ static void fd_refusals(void) {
     desc.validation = 1 - 1e-9;
     CHECK(fd_refuses(&desc, "/a.txt: each of its 1 documents is held back with a share of 1 and this seed"));
     desc.validation = 0;
+    desc.text.coder.token_fn = NULL;
+    CHECK(fd_refuses(&desc, "/a.txt: a text needs a tokeniser"));
+    desc.text.path = NULL;
+    CHECK(fd_refuses(&desc, "the path of the data is missing"));
+    desc = fd_desc("a.jsonl");
+    fd_write_text("a.jsonl", "{\"text\":\"ab\"}");
     desc.text.chat = "chat";
     CHECK(fd_refuses(&desc, "a chat template is chatml, llama3, llama2, mistral, plain, "
                             "or a text with {content} in it"));
@@ -560,9 +566,6 @@ static void fd_refusals(void) {
     CHECK(fd_refuses(&desc, "the chat template is longer than 1,023 characters"));
     memcpy(text + 1023 - 9, "{content}", 10);
     CHECK(fd_document(&desc, "a^bX"));
-    desc.text.chat = NULL;
-    desc.text.coder.token_fn = NULL;
-    CHECK(fd_refuses(&desc, "a text needs a path and a tokeniser"));
 }
 
 /* ---- tokens ---- */
@@ -592,6 +595,8 @@ static void fd_tokens(void) {
     unsigned char file[1024 + 14] = { 0 };
     data *d;
 
+    desc.text.coder.encode_fn = NULL;
+    desc.text.coder.token_fn = NULL;
     fd_write("a.u16", tokens, 14);
     d = fd_open(&desc);
     CHECK(data_get_counts(d).documents == 4 && data_get_counts(d).left_out == 2 && data_get_counts(d).tokens == 7);
@@ -657,7 +662,7 @@ static void fd_runs(void) {
 
 /* ---- the file of tokens ---- */
 static const uint32_t fd_golden[19] = { /* of "abc", by another program */
-    0x4f4d454d, 0x4b4f5450, 1, 0x04030201, 0x9421ca16, 0x364b3fb7, 3, 0, 5, 0, 1, 0, 0xf60d3895, 0x3aa20d73,
+    0x4f4d454d, 0x4b4f5450, 1, 0x04030201, 0xef124a29, 0x364b3fb7, 3, 0, 5, 0, 1, 0, 0xf60d3895, 0x62657adb,
     0x80000061, 0x80000062, 0x80000063, 0x80000100, 0x7fffffff };
 static void fd_golden_bytes(unsigned char bytes[76]) {
     size_t i;
@@ -706,10 +711,8 @@ static void fd_cache(void) {
     CHECK(fd_calls(&other) == 1 && fd_calls(&other) == 0);
     other.text.learn_all = 1;
     CHECK(fd_calls(&other) == 1 && fd_calls(&other) == 0);
-    other.text.chat = "chatml";
-    CHECK(fd_calls(&other) == 1 && fd_calls(&other) == 0);
-    other.text.chat = "llama2";
-    CHECK(fd_calls(&other) == 1 && fd_calls(&other) == 0);
+    other.text.chat = "chatml"; /* not for a text */
+    CHECK(fd_calls(&other) == 0);
     CHECK(fd_calls(&desc) == 1);
     fd_write_text("a.txt", "abd");
     d = fd_open(&desc);
@@ -719,6 +722,21 @@ static void fd_cache(void) {
     d = fd_open(&desc);
     CHECK(fd_is(d, 0, 0, "BabdXXXX", "abdX....", "0 4"));
     data_close(d);
+}
+static void fd_cache_of_chats(void) {
+    static const char *const chats[] = { "plain", "chatml", "llama2", "mistral", "{role} {content}", "{role} {content}\n" };
+    data_desc desc = fd_desc("a.jsonl");
+    size_t i, k;
+
+    fd_write_text("a.jsonl", fd_talk);
+    for (i = 0; i < sizeof chats / sizeof *chats; ++i) {
+        desc.text.chat = chats[i];
+        for (k = 0; k < 2; ++k) {
+            fd_t.calls = 0;
+            data_close(fd_open(&desc));
+            CHECK_AT((fd_t.calls == 0) == (k == 1), i);
+        }
+    }
 }
 /* Cut off anywhere, or with a wrong byte, it is made again; what does not begin as ours is left alone. */
 static void fd_cache_damaged(void) {
@@ -1162,6 +1180,7 @@ static void test_finetune_data(void) {
     RUN(fd_tokens);
     RUN(fd_many_tokens);
     RUN(fd_cache);
+    RUN(fd_cache_of_chats);
     RUN(fd_cache_damaged);
     RUN(fd_cache_places);
     RUN(fd_failures);

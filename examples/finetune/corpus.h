@@ -238,13 +238,17 @@ static inline int corpus_begin_input(corpus_maker *m) {
     if (!d->cache) name = d->path;
     if (snprintf(m->c->path, sizeof m->c->path, "%s%s%s.tokens", d->cache ? d->cache : "", d->cache ? "/" : "", name)
         >= (int)sizeof m->c->path) return corpus_refuse(&m->in, "its name is too long");
-    if (chat_find(d->chat, d->coder.token_fn, d->coder.user, &m->in.chat_template, what, sizeof what))
-        return refuse(m->in.why, "%s", what);
     status = f->open_fn(f->user, d->path, MEMOPT_OPEN_READ, &m->in.file);
     if (status) m->in.file = NULL;
     if (!status) status = f->size_fn(f->user, m->in.file, &bytes);
     if (status) return corpus_refuse(&m->in, "it cannot be opened: is it there, and may it be read?");
-    return corpus_recognise(&m->in, bytes) || corpus_make_key(m);
+    if (corpus_recognise(&m->in, bytes)) return 1;
+    if (m->in.kind != CORPUS_TOKENS && (!d->coder.encode_fn || !d->coder.token_fn))
+        return corpus_refuse(&m->in, "a text needs a tokeniser");
+    if (m->in.kind == CORPUS_LINES
+        && chat_find(d->chat, d->coder.token_fn, d->coder.user, &m->in.chat_template, what, sizeof what))
+        return refuse(m->in.why, "%s", what);
+    return corpus_make_key(m);
 }
 
 static inline int corpus_open(const corpus_desc *desc, corpus *out, reason *why) {
@@ -253,8 +257,7 @@ static inline int corpus_open(const corpus_desc *desc, corpus *out, reason *why)
     int wrong;
 
     memset(&c, 0, sizeof c);
-    if (!desc->path || !desc->coder.encode_fn || !desc->coder.token_fn)
-        return refuse(why, "a text needs a path and a tokeniser");
+    if (!desc->path) return refuse(why, "the path of the data is missing");
     if (memopt_host_resolve(desc->host, &c.host) || !c.host.files.lock_fn)
         return refuse(why, "the host is half set, or its files have no locks");
     m = (corpus_maker *)calloc(1, sizeof *m);

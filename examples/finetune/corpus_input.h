@@ -15,7 +15,7 @@
 #include "chat.h"
 #include "reason.h"
 
-typedef struct finetune_coder { /* a tokeniser */
+typedef struct finetune_coder { /* a tokeniser; its functions may be NULL where the input is tokens */
     /* Adds the tokens of a text to *ids, which grows by realloc: *count are there, of a *capacity. Whether a special
        token's text becomes that token is up to it. 1: no memory, or text it cannot encode */
     int (*encode_fn)(void *user, const char *text, size_t bytes, int32_t **ids, size_t *count, size_t *capacity);

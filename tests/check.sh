@@ -511,6 +511,28 @@ model_tool() { # what it refuses; the loss of zeros; and, where transformers is,
     python3 -c 'import torch, transformers' 2>/dev/null || { echo "no torch and transformers here, so they are not compared"; return 0; }
     python3 tests/check_models.py build/model_tool
 }
+tokeniser_tool() { # ids by hand, what is no UTF-8, a file that is none, and no file
+    $MAKE -s build/tokeniser_tool || exit 1
+    printf '{"pre_tokenizer":null,"decoder":{"type":"Fuse"},"model":{"vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}}' >"$work/t.json"
+    { printf '\004\0\0\0aabb\0\0\0\0\002\0\0\0a\377'; } | build/tokeniser_tool "$work/t.json" >"$work/said" || fail "exit status"
+    printf '0 2 1|61616262\n|\n!byte 1 of the text is no UTF-8\n' | cmp - "$work/said" || fail "what it printed"
+    if printf '\004\0\0\0a' | build/tokeniser_tool "$work/t.json" >/dev/null 2>&1; then fail "accepted a text cut off"; fi
+    build/tokeniser_tool "$work/t.json" --time examples/text.txt >"$work/said" || fail "--time"
+    cat "$work/said"
+    build/tokeniser_tool "$work/said" 2>&1 | grep -q 'line 1, byte 0: ' || fail "does not say where"
+    build/tokeniser_tool "$work/none" >/dev/null 2>&1; [ $? = 1 ] || fail "exit status with no file"
+    build/tokeniser_tool >/dev/null 2>&1; [ $? = 2 ] || fail "exit status without a file"
+}
+tokenizers() { # strings: of each kind of tokeniser so many, beside the library
+    python=${PYTHON:-python3}
+    "$python" -c 'import tokenizers' 2>/dev/null || skip "no python3 with tokenizers here: pip install tokenizers"
+    $MAKE -s build/tokeniser_tool || exit 1
+    "$python" tests/check_tokeniser.py build/tokeniser_tool "${1:-2000}"
+}
+unicode_tables() { # of examples/finetune/unicode.h
+    "${PYTHON:-python3}" -c '' 2>/dev/null || skip "no python3 here: make deps"
+    "${PYTHON:-python3}" tests/unicode_tables.py
+}
 tensors_python() { # headers of 2,000 files: read as the reference reads them, apart from what is refused on purpose
     python=${PYTHON:-python3}
     "$python" -c 'import safetensors, numpy' 2>/dev/null || skip "no python3 with safetensors here: pip install safetensors numpy"

@@ -41,7 +41,7 @@ tests() {
     together "advise" "-DMEMOPT_ONLY_ADVISE -DMEMOPT_ONLY_RANKS"
     together "muon" "-DMEMOPT_ONLY_NUMBERS -DMEMOPT_ONLY_MUON"
     together "operator parts_nets parts" "-DMEMOPT_ONLY_OPERATORS -DMEMOPT_ONLY_ACTIVATIONS -DMEMOPT_ONLY_NUMBERS"
-    together "arena heap ledger plan carve status config json" -DMEMOPT_ONLY_MEMORY
+    together "arena heap ledger plan carve status config json tokeniser" -DMEMOPT_ONLY_MEMORY
     together "schedule graph" -DMEMOPT_ONLY_ACTIVATIONS
     together "source host_visible"
     row "doctor_tool: the plain GPT of examples/adopt" "$check doctor"
@@ -59,6 +59,7 @@ tests() {
         row "example $example" "$check example $example"
     done
     row "example finetune: beside a GPT-2 in python" "$check finetune"
+    row "examples/finetune/unicode.h: its tables are those of Unicode" "$check unicode_tables"
     row "example size_7b: tiny layers, bits and bytes" "$check size_7b"
     row "advise_tool: README's answers, files, what does not fit" "$check advise"
     for tool in $TOOLS; do row "$tool" "$check $tool"; done
@@ -155,6 +156,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     tier=ci
     row "ranks over MPI" "$check mpi"
     row "safetensors: read as the reference reads them" "$check tensors_python $files"
+    row "tokeniser: ids and texts as the library's" "$check tokenizers $strings"
     row "example save: its model, read by the reference" "$check save_python"
     row "ranks over NCCL, simulated" "$check nccl"
     row "examples/adopt: lines, peaks and bits of every stage" "$check adopt"
@@ -222,7 +224,7 @@ test)
 ci | all)
     wanted=$1
     row() { if [ "$wanted" = all ] || [ "$tier" = ci ]; then printf '%s | %s\n' "$1" "$2"; fi; }
-    [ "$wanted" = all ] && fuzz_seconds=120 files=10000 || fuzz_seconds=10 files=2000
+    [ "$wanted" = all ] && fuzz_seconds=120 files=10000 strings=200000 || fuzz_seconds=10 files=2000 strings=2000
     some= few= outlined= fast=-O2
     # gcc-multilib would give -m32 the path of asm/errno.h; it cannot be installed beside the cross compilers.
     multilib="-idirafter /usr/include/$(gcc -print-multiarch 2>/dev/null)"

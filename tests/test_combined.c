@@ -47,6 +47,7 @@
 #include "test_store.c"
 #include "test_doctor.c"
 #include "test_json.c"
+#include "test_tokeniser.c"
 #include "test_nan.c"
 #include "test_parts_nets.c"
 #include "test_parts.c"
@@ -77,6 +78,7 @@ static void test_narrow(void) {
     test_advise();
     test_doctor();
     test_json();
+    test_tokeniser();
     test_finetune_data();
     test_fp8();
 #ifndef __FAST_MATH__

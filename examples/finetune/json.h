@@ -51,10 +51,12 @@ static inline void json_free(json_document *j);
 static inline json_kind json_kind_of(const json_document *j, uint32_t node);
 /** Value of a member, found from the first on: for a few names; to look up thousands, go through all once. */
 static inline uint32_t json_member(const json_document *j, uint32_t object, const char *name);
-/** The first element or member's value, and the next; JSON_NONE at the end. A member's name is node `value` - 1.
+/** The first element or member's value, and the next; JSON_NONE at the end.
         for (i = json_first(j, list); i != JSON_NONE; i = json_next(j, list, i)) */
 static inline uint32_t json_first(const json_document *j, uint32_t container);
 static inline uint32_t json_next(const json_document *j, uint32_t container, uint32_t node);
+/** The name of a member that one of these returned; the rest as with json_string. */
+static inline const char *json_name(const json_document *j, uint32_t value, size_t *bytes);
 /** NULL: it is no string. *bytes (may be NULL) receives the length; a NUL can be among them, and one more follows. */
 static inline const char *json_string(const json_document *j, uint32_t node, size_t *bytes);
 /** Whether it is the string `text`. */
@@ -406,10 +408,14 @@ static inline uint32_t json_member(const json_document *j, uint32_t object, cons
     return found;
 }
 
+static inline const char *json_name(const json_document *j, uint32_t value, size_t *bytes) {
+    if (bytes) *bytes = j->nodes[value - 1].size;
+    return j->text + j->nodes[value - 1].begin;
+}
+
 static inline const char *json_string(const json_document *j, uint32_t node, size_t *bytes) {
-    if (json_kind_of(j, node) != JSON_STRING) return NULL;
-    if (bytes) *bytes = j->nodes[node].size;
-    return j->text + j->nodes[node].begin;
+    if (bytes) *bytes = 0;
+    return json_kind_of(j, node) == JSON_STRING ? json_name(j, node + 1, bytes) : NULL;
 }
 
 static inline int json_integer(const json_document *j, uint32_t node, int64_t *out) {

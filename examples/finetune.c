@@ -1,684 +1,483 @@
-/* finetune.c - the weights of a GPT-2 from a safetensors file, trained on a text, out again under the same names.
+/* finetune.c - a model's folder, as the hub has it, tuned on one's own text within so much memory; out comes a folder that
+   the usual Python libraries open.
 
-   What to see: the model is made of parts/, as in transformer.c; what is new is the file. Names and shapes are those of
-   Hugging Face (wte.weight, h.0.attn.c_attn.weight; with or without "transformer."), in F32, F16 or BF16, and every
-   tensor leaves in the type it came in. Each must be there, in its shape, and none that is not known: a weight that
-   nobody trains would be lost in silence. Matrices of the file lie inputs x outputs, ours outputs x inputs: they are
-   turned as they are read and written, piece by piece, so nothing is held twice. Memory is told before any is taken.
-   The result is written beside OUT, synced, and renamed: OUT is whole at any moment, also after a power cut.
-   Use:   finetune MODEL TEXT OUT [--steps 100] ...                  (finetune alone lists the switches)
-   TEXT   name.u16: tokens, 16 bits each, the lower 8 first. Any other name: each byte is a token.
-   Build: cc -O2 -DMEMOPT_PTHREADS -pthread finetune.c -o finetune -lm    (memopt.h and parts/ beside it or with -I) */
+   What to see: GPT-2, Llama, Mistral, Qwen2 and Qwen3 are read from config.json, tokenizer.json and safetensors. All
+   weights are trained, in bf16 with states of 8 bits, or adapters beside frozen ones. What does not fit into --memory is
+   recomputed, or lies on a disk: what that takes is told before it starts. A run that is stopped goes on with the same
+   bits. Its parts, in finetune/ and parts/, are files to copy.
+   Use    finetune MODEL_DIR notes.jsonl --memory 3G --out tuned            (finetune --help lists the switches)
+   Build: cc -O2 -DMEMOPT_PTHREADS -pthread finetune.c -o finetune -lm      (memopt.h, parts/, gpt/, finetune/ beside it) */
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
+#include <math.h>
+#include <stdlib.h>
+#if defined(__unix__) || defined(__APPLE__)
+#include <sys/stat.h>
+#include <unistd.h>
+#endif
 #include "parts/block.h"
 #include "parts/embedding.h"
-#include "parts/feed.h"
 #include "parts/head.h"
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "finetune/options.h"
+#include "finetune/tokeniser.h"
+#include "finetune/data.h"
+#include "finetune/generate.h"
+#include "finetune/out.h"
+#include "finetune/plan.h"
+#include "finetune/progress.h"
 
-typedef struct options {
-    const char *model, *text, *out;
-    size_t steps, batch, context, heads, memory, threads; /* context, heads, memory: 0 = default */
-    double rate;
-} options;
+enum { STOPPED = 3 /* exit status */ };
 
 typedef struct tuner {
-    memopt_host host;         /* every function of it can be called */
-    memopt_tensors *header;   /* of the model's file */
-    void *input;              /* the same file */
-    memopt_feed *feed;        /* of the text */
+    const options *o;
+    memopt_host host;
+    config config;
     transformer shape;
-    size_t layers;
-    transformer_part embedding;
-    transformer_block *blocks;
-    transformer_head head;
-    size_t tensor_count;      /* parameters: tokens, positions, 12 of each layer, the final norm's */
-    memopt_optim_tensor *tensors;
-    memopt_tape_layer *steps; /* of a pass */
-    memopt_segment *segments;
-    memopt_source source;
-    memopt_arena *arena;      /* of all that follows */
-    memopt_optim *optim;
-    memopt_tape *tape;
-    int32_t *ids, *targets;
-    size_t ahead;             /* bytes: of the text, read ahead; then of the arena */
-    size_t weights, states, peak;
-    memopt_error error;
-    char message[512];
+    folder folder;
+    tokeniser tokens;
+    int       has_tokens;
+    data     *data;
+    memopt_thread_pool *pool;
+    model     m;
+    tuning    s;
+    way       way;
+    progress  progress;
+    int       goes_on;       /* there are settings of a run */
+    uint64_t  steps;         /* of the run */
+    tokeniser_ids prompt;    /* with room for what the model says */
+    int32_t   begins;        /* the token in front of a text; -1: none */
+    double    process_bytes; /* told */
 } tuner;
 
-static int refuse(tuner *t, const char *format, ...) { /* the first reason counts; returns 1 */
-    va_list list;
-    char *c;
+static double now(void) { /* seconds */
+    memopt_host host;
+    uint64_t t = 0;
 
-    va_start(list, format);
-    if (!t->message[0]) vsnprintf(t->message, sizeof t->message, format, list);
-    va_end(list);
-    for (c = t->message; *c; ++c) /* a name in a file may hold anything, also what a terminal obeys */
-        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
-    return 1;
+    if (!memopt_host_resolve(NULL, &host)) (void)host.clock.now_fn(host.clock.user, &t);
+    return (double)t * 1e-9;
 }
 
-static int failed(tuner *t, const char *what, memopt_status s) { /* a status as a sentence; returns whether it is one */
-    char why[256];
+/* ---- the tokeniser, as data.h wants it ---- */
+static int coder_encode(void *user, const char *text, size_t bytes, int32_t **ids, size_t *count, size_t *capacity) {
+    tokeniser_ids list;
+    int wrong;
 
-    if (!s) return 0;
-    if (t->error.status != s || memopt_error_text(&t->error, why, sizeof why, NULL))
-        snprintf(why, sizeof why, "%s", memopt_status_text(s));
-    return refuse(t, "%s: %s", what, why);
-}
-
-/* ---- names ---- */
-enum { LAYER_TENSORS = 12, BEFORE_LAYERS = 2 /* tokens, positions */ };
-enum { IS_HEAD = -1, IS_MASK = -2, IS_UNKNOWN = -3 }; /* what is no parameter of its own */
-static const char *const layer_names[LAYER_TENSORS] = { /* in the order of block.h */
-    "ln_1.weight", "ln_1.bias", "attn.c_attn.weight", "attn.c_attn.bias", "attn.c_proj.weight", "attn.c_proj.bias",
-    "ln_2.weight", "ln_2.bias", "mlp.c_fc.weight", "mlp.c_fc.bias", "mlp.c_proj.weight", "mlp.c_proj.bias"
-};
-
-static const char *bare(const char *name) { /* without its prefix */
-    return strncmp(name, "transformer.", 12) ? name : name + 12;
-}
-
-/* h.12.ln_1.weight: *layer becomes 12. Returns what follows, or NULL: it is not of a layer. */
-static const char *rest_of(const char *name, size_t *layer) {
-    size_t n = 0, digits = 0;
-
-    if (strncmp(name, "h.", 2)) return NULL;
-    for (name += 2; *name >= '0' && *name <= '9' && digits < 5; ++name, ++digits) n = n * 10 + (size_t)(*name - '0');
-    if (!digits || *name != '.' || (digits > 1 && name[-(ptrdiff_t)digits] == '0')) return NULL;
-    *layer = n;
-    return name + 1;
-}
-
-/* Which parameter a tensor of the file is: its number, or IS_. */
-static long number_of(const tuner *t, const char *full) {
-    const char *name = bare(full), *rest;
-    const long end = BEFORE_LAYERS + LAYER_TENSORS * (long)t->layers;
-    size_t layer;
-    int i;
-
-    if (!strcmp(full, "lm_head.weight")) return IS_HEAD;
-    if (!strcmp(name, "wte.weight")) return 0;
-    if (!strcmp(name, "wpe.weight")) return 1;
-    if (!strcmp(name, "ln_f.weight")) return end;
-    if (!strcmp(name, "ln_f.bias")) return end + 1;
-    rest = rest_of(name, &layer);
-    if (!rest || layer >= t->layers) return IS_UNKNOWN;
-    if (!strcmp(rest, "attn.bias") || !strcmp(rest, "attn.masked_bias")) return IS_MASK;
-    for (i = 0; i < LAYER_TENSORS; ++i)
-        if (!strcmp(rest, layer_names[i])) return BEFORE_LAYERS + LAYER_TENSORS * (long)layer + i;
-    return IS_UNKNOWN;
-}
-
-/* The tensor of the file by its bare name; NULL leaves a message. */
-static const memopt_tensor *find(tuner *t, const char *name) {
-    const memopt_tensor *with, *without = memopt_tensors_find(t->header, name);
-    char full[96];
-
-    snprintf(full, sizeof full, "transformer.%s", name);
-    with = memopt_tensors_find(t->header, full);
-    if (!with && !without) (void)refuse(t, "%s is missing", name);
-    if (with && without) (void)refuse(t, "%s is there twice, once with the prefix \"transformer.\"", name);
-    return with && without ? NULL : with ? with : without;
-}
-
-static const memopt_tensor *find_number(tuner *t, size_t i) {
-    const size_t end = BEFORE_LAYERS + LAYER_TENSORS * t->layers;
-    char name[64];
-
-    if (i < BEFORE_LAYERS) return find(t, i ? "wpe.weight" : "wte.weight");
-    if (i >= end) return find(t, i > end ? "ln_f.bias" : "ln_f.weight");
-    i -= BEFORE_LAYERS;
-    snprintf(name, sizeof name, "h.%lu.%s", (unsigned long)(i / LAYER_TENSORS), layer_names[i % LAYER_TENSORS]);
-    return find(t, name);
-}
-
-/* Whether it lies in the file as inputs x outputs. */
-static int is_turned(const tuner *t, size_t i) {
-    return i >= BEFORE_LAYERS && t->tensors[i].columns > 0;
-}
-
-/* ---- the shape of the model ---- */
-static int read_matrix(tuner *t, const char *name, size_t *rows, size_t *columns) {
-    const memopt_tensor *x = find(t, name);
-
-    if (!x) return 1;
-    if (x->rank != 2 || x->begin == x->end || x->shape[0] > INT32_MAX || x->shape[1] > INT32_MAX)
-        return refuse(t, "%s has no two dimensions, or such of 0 or above 2^31", x->name);
-    *rows = (size_t)x->shape[0];
-    *columns = (size_t)x->shape[1];
-    return 0;
-}
-
-#define MOST_TOKENS ((size_t)1 << 28) /* of a step, so that no size of an activation is beyond 64 bits */
-
-static int read_shape(tuner *t, const options *o) {
-    transformer *s = &t->shape;
-    size_t i, layer = 0, width;
-
-    for (i = 0; i < t->header->count; ++i)
-        if (rest_of(bare(t->header->tensors[i].name), &layer) && layer >= t->layers) t->layers = layer + 1;
-    if (t->layers > t->header->count)
-        return refuse(t, "%lu tensors are too few for %lu layers", (unsigned long)t->header->count,
-                      (unsigned long)t->layers);
-    if (read_matrix(t, "wte.weight", &s->vocabulary, &s->width) || read_matrix(t, "wpe.weight", &s->positions, &width)
-        || read_matrix(t, "h.0.mlp.c_fc.weight", &width, &s->hidden)) return 1;
-    s->batch = o->batch;
-    s->length = o->context ? o->context : s->positions;
-    s->heads = o->heads ? o->heads : s->width / 64;
-    if (s->length > s->positions)
-        return refuse(t, "the model has %lu positions, too few for --context %lu", (unsigned long)s->positions,
-                      (unsigned long)s->length);
-    if (!s->length || s->batch > MOST_TOKENS / s->length)
-        return refuse(t, "--batch %lu: more than 2^28 tokens in a step", (unsigned long)s->batch);
-    if (!s->heads || s->width % s->heads)
-        return refuse(t, "a width of %lu is not divided by %lu heads: give --heads", (unsigned long)s->width,
-                      (unsigned long)s->heads);
-    return 0;
-}
-
-/* Count parameters, or place them in the memory there is. */
-static void describe(tuner *t, transformer_chain *c) {
-    size_t i;
-
-    c->elements = c->tensor_count = c->count = 0;
-    transformer_add_embedding(c, &t->embedding);
-    for (i = 0; i < t->layers; ++i) transformer_add_block(c, &t->blocks[i]);
-    transformer_add_head(c, &t->head, &t->embedding);
-    t->tensor_count = c->tensor_count;
-}
-
-static int check_tensor(tuner *t, size_t i) {
-    const memopt_optim_tensor *own = &t->tensors[i];
-    const memopt_tensor *x = find_number(t, i);
-    const size_t columns = own->columns ? own->columns : own->count, rows = own->count / columns;
-    const uint64_t first = own->columns ? (is_turned(t, i) ? columns : rows) : columns;
-    const uint64_t second = is_turned(t, i) ? rows : columns;
-
-    if (!x) return 1;
-    if (x->rank != (own->columns ? 2u : 1u) || x->shape[0] != first || (own->columns && x->shape[1] != second))
-        return own->columns ? refuse(t, "%s has the wrong shape: [%lu, %lu] is what fits the others", x->name,
-                                     (unsigned long)first, (unsigned long)second)
-            : refuse(t, "%s has the wrong shape: [%lu] is what fits the others", x->name, (unsigned long)first);
-    if (x->type != MEMOPT_TENSOR_F32 && x->type != MEMOPT_TENSOR_F16 && x->type != MEMOPT_TENSOR_BF16)
-        return refuse(t, "%s is of type %s, and F32, F16 and BF16 are read", x->name, memopt_tensor_type_name(x->type));
-    return 0;
-}
-
-static int check_tensors(tuner *t) {
-    size_t i;
-
-    for (i = 0; i < t->tensor_count; ++i)
-        if (check_tensor(t, i)) return 1;
-    for (i = 0; i < t->header->count; ++i)
-        if (number_of(t, t->header->tensors[i].name) == IS_UNKNOWN)
-            return refuse(t, "%s is not a tensor of GPT-2", t->header->tensors[i].name);
-    return 0;
-}
-
-/* ---- weights from the file and into one ---- */
-enum { PIECE = 1 << 14 /* elements */ };
-
-static size_t bytes_of(const memopt_tensor *x) { return memopt_tensor_type_bits(x->type) / 8; }
-
-static float decode(const unsigned char *b, memopt_tensor_type type) {
-    const uint16_t low = (uint16_t)(b[0] | b[1] << 8);
-    uint32_t bits;
-    float x;
-
-    if (type == MEMOPT_TENSOR_F16) return memopt_from_f16(low);
-    if (type == MEMOPT_TENSOR_BF16) return memopt_from_bf16(low);
-    bits = (uint32_t)low | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static void encode(unsigned char *b, memopt_tensor_type type, float x) {
-    uint32_t bits;
-    size_t i;
-
-    memcpy(&bits, &x, sizeof bits);
-    if (type == MEMOPT_TENSOR_F16) bits = memopt_to_f16(x);
-    if (type == MEMOPT_TENSOR_BF16) bits = memopt_to_bf16(x);
-    for (i = 0; i < memopt_tensor_type_bits(type) / 8; ++i) b[i] = (unsigned char)(bits >> 8 * i);
-}
-
-/* Where element k of the file's tensor lies in ours. */
-static float *weight_at(const tuner *t, size_t i, size_t k) {
-    const memopt_optim_tensor *x = &t->tensors[i];
-    const size_t inputs = x->columns;
-    const size_t outputs = inputs ? x->count / inputs : 1;
-
-    return (float *)x->weights + (is_turned(t, i) ? k % outputs * inputs + k / outputs : k);
-}
-
-static int read_at(tuner *t, void *file, const char *path, uint64_t offset, void *bytes, size_t count) {
-    size_t done = 0;
-
-    if (failed(t, path, t->host.files.read_fn(t->host.files.user, file, offset, bytes, count, &done))) return 1;
-    return done < count ? refuse(t, "%s is shorter than it was", path) : 0;
-}
-
-/* A tensor of the file into ours; a head must be what is there already. */
-static int load_tensor(tuner *t, const options *o, const memopt_tensor *x, size_t i, int is_head) {
-    static unsigned char bytes[4 * PIECE];
-    const size_t size = bytes_of(x);
-    size_t at, n, k;
-
-    for (at = 0; at < t->tensors[i].count; at += n) {
-        n = t->tensors[i].count - at < PIECE ? t->tensors[i].count - at : PIECE;
-        if (read_at(t, t->input, o->model, t->header->data_begin + x->begin + at * size, bytes, n * size)) return 1;
-        for (k = 0; k < n; ++k) {
-            const float value = decode(bytes + k * size, x->type);
-
-            if (!is_head) *weight_at(t, i, at + k) = value;
-            else if (memcmp(weight_at(t, i, at + k), &value, sizeof value))
-                return refuse(t, "lm_head.weight is not wte.weight: a head of its own is not GPT-2's");
-        }
-    }
-    return 0;
-}
-
-static int load(tuner *t, const options *o) {
-    const memopt_tensor *head = memopt_tensors_find(t->header, "lm_head.weight");
-    size_t i;
-
-    for (i = 0; i < t->tensor_count; ++i)
-        if (load_tensor(t, o, find_number(t, i), i, 0)) return 1;
-    if (!head) return 0;
-    if (head->end - head->begin != t->tensors[0].count * bytes_of(head) || bytes_of(head) < 2)
-        return refuse(t, "lm_head.weight has not the shape of wte.weight");
-    return load_tensor(t, o, head, 0, 1);
-}
-
-/* What a tensor has become: number as of number_of(). */
-static int save_tensor(tuner *t, const options *o, void *file, const char *path, uint64_t offset,
-                       const memopt_tensor *x, long number) {
-    const memopt_files *files = &t->host.files;
-    static unsigned char bytes[4 * PIECE];
-    const size_t size = number == IS_MASK ? 1 : bytes_of(x), i = number > 0 ? (size_t)number : 0; /* a head: tokens */
-    const uint64_t count = (x->end - x->begin) / size;
-    uint64_t at;
-    size_t n, k;
-
-    for (at = 0; at < count; at += n) {
-        n = count - at < PIECE ? (size_t)(count - at) : PIECE;
-        if (number != IS_MASK) {
-            for (k = 0; k < n; ++k)
-                encode(bytes + k * size, x->type, *weight_at(t, i, (size_t)at + k));
-        } else if (read_at(t, t->input, o->model, t->header->data_begin + x->begin + at, bytes, n)) {
-            return 1;
-        }
-        if (failed(t, path, files->write_fn(files->user, file, offset + at * size, bytes, n * size))) return 1;
-    }
-    return 0;
-}
-
-/* The header of a file with the same tensors, and "format": "pt" among its metadata. Frees nothing that it returns. */
-static void *make_header(tuner *t, memopt_tensor *list, size_t *bytes) {
-    const size_t old = t->header->metadata_count;
-    memopt_tensor_metadata *metadata = (memopt_tensor_metadata *)calloc(old + 1, sizeof *metadata);
-    memopt_tensors_desc d = { 0 };
-    void *text = NULL;
-    size_t i;
-
-    memcpy(list, t->header->tensors, t->header->count * sizeof *list);
-    d.tensors = list;
-    d.count = t->header->count;
-    d.metadata = metadata;
-    d.error = &t->error;
-    for (i = 0; metadata && i < old; ++i)
-        if (strcmp(t->header->metadata[i].key, "format")) metadata[d.metadata_count++] = t->header->metadata[i];
-    if (metadata) metadata[d.metadata_count].key = "format";
-    if (metadata) metadata[d.metadata_count++].value = "pt";
-    if (metadata && memopt_tensors_write(&d, NULL, 0, bytes) == MEMOPT_ERR_BUFFER) text = malloc(*bytes);
-    if (!text || failed(t, "The header", memopt_tensors_write(&d, text, *bytes, NULL))) {
-        (void)refuse(t, "The header: no memory");
-        free(text);
-        text = NULL;
-    }
-    free(metadata);
-    return text;
-}
-
-static int save_all(tuner *t, const options *o, void *file, const char *path, const memopt_tensor *list,
-                    const void *header, size_t bytes) {
-    const memopt_files *files = &t->host.files;
-    size_t i;
-
-    if (failed(t, path, files->resize_fn(files->user, file, bytes + t->header->data_bytes))
-        || failed(t, path, files->write_fn(files->user, file, 0, header, bytes))) return 1;
-    for (i = 0; i < t->header->count; ++i) { /* begin of the old place, offset of the new one */
-        const memopt_tensor *x = &t->header->tensors[i];
-
-        if (save_tensor(t, o, file, path, bytes + list[i].begin, x, number_of(t, x->name))) return 1;
-    }
-    return failed(t, path, files->sync_fn(files->user, file));
-}
-
-/* The names in OUT's folder outlive a power cut, where the system can promise that. */
-static int sync_folder(tuner *t, const char *path) {
-    const char *slash = strrchr(path, '/');
-    const int length = slash ? (int)(slash - path) : 0;
-    char folder[1024];
-    memopt_status s;
-
-    snprintf(folder, sizeof folder, "%.*s", length ? length : 1, slash ? path : ".");
-    s = t->host.files.sync_dir_fn(t->host.files.user, folder);
-    return s != MEMOPT_ERR_UNSUPPORTED && failed(t, folder, s);
-}
-
-static int beside_out(tuner *t, const options *o, char *path, size_t capacity) {
-    if (snprintf(path, capacity, "%s.tmp", o->out) < (int)capacity) return 0;
-    return refuse(t, "the name OUT is too long");
-}
-
-/* Before the hours of training: can OUT be made, and is there room for as much as MODEL takes? Nothing is left. */
-static int try_out(tuner *t, const options *o) {
-    const memopt_files *files = &t->host.files;
-    const memopt_status made = files->make_dir_fn(files->user, o->out);
-    char path[1024];
-    void *file = NULL;
-    uint64_t bytes = 0;
-    memopt_status s;
-
-    if (made == MEMOPT_OK) (void)files->remove_fn(files->user, o->out);
-    if (made == MEMOPT_ERR_STATE) return refuse(t, "%s is a directory: give OUT the name of a file", o->out);
-    if (beside_out(t, o, path, sizeof path) || failed(t, o->model, files->size_fn(files->user, t->input, &bytes))) return 1;
-    s = files->open_fn(files->user, path, MEMOPT_OPEN_WRITE, &file);
-    if (s) return refuse(t, "%s: cannot be made: look for its folder, and whether you may write there", path);
-    s = files->reserve_fn(files->user, file, bytes);
-    if (s == MEMOPT_ERR_MEMORY) (void)refuse(t, "%s: the disk has no room for %.1f MB", path, (double)bytes / 1e6);
-    (void)failed(t, path, s);
-    (void)failed(t, path, files->close_fn(files->user, file));
-    (void)failed(t, path, files->remove_fn(files->user, path));
-    return t->message[0] != 0;
-}
-
-/* To a name of its own first: what OUT was before stays until the new one is whole. */
-static int save(tuner *t, const options *o) {
-    const memopt_files *files = &t->host.files;
-    memopt_tensor *list = (memopt_tensor *)malloc(t->header->count * sizeof *list);
-    char path[1024];
-    size_t bytes = 0;
-    void *header = list ? make_header(t, list, &bytes) : NULL, *file = NULL;
-    int wrong = !header;
-
-    if (wrong) (void)refuse(t, "no memory");
-    if (!wrong) wrong = beside_out(t, o, path, sizeof path);
-    if (!wrong) wrong = failed(t, path, files->open_fn(files->user, path, MEMOPT_OPEN_WRITE, &file));
-    if (file) {
-        wrong = save_all(t, o, file, path, list, header, bytes);
-        wrong |= failed(t, path, files->close_fn(files->user, file));
-        if (t->input) (void)files->close_fn(files->user, t->input); /* it may be OUT itself */
-        t->input = NULL;
-        if (!wrong) wrong = failed(t, o->out, files->rename_fn(files->user, path, o->out));
-        if (wrong) (void)files->remove_fn(files->user, path);
-        else wrong = sync_folder(t, o->out);
-    }
-    free(header);
-    free(list);
+    list.ids = *ids;
+    list.count = *count;
+    list.capacity = *capacity;
+    wrong = tokeniser_encode((tokeniser *)user, text, bytes, 0, &list);
+    *ids = list.ids;
+    *count = list.count;
+    *capacity = list.capacity;
     return wrong;
 }
 
-/* ---- the text: sequences read ahead, each epoch in an order of its own ---- */
-static int open_text(tuner *t, const options *o) {
-    const size_t name = strlen(o->text);
-    memopt_feed_desc d = { 0 };
-
-    d.path = o->text;
-    d.token_bytes = name > 4 && !strcmp(o->text + name - 4, ".u16") ? 2 : 1;
-    d.vocabulary = t->shape.vocabulary;
-    d.length = t->shape.length;
-    d.samples = t->shape.batch;
-    d.shuffle = 1;
-    d.error = &t->error;
-    return failed(t, o->text, memopt_feed_bytes(&d, &t->ahead)) || failed(t, o->text, memopt_feed_create(&d, &t->feed));
+static int coder_token(void *user, const char *text, int32_t *id) {
+    *id = tokeniser_id((const tokeniser *)user, text, strlen(text));
+    return *id < 0;
 }
 
-/* ---- memory: the same twice, over a source that only counts and over pages ---- */
-static memopt_status step_tensor(void *user, size_t tensor, const void *gradients) { /* inside backward */
-    return memopt_optim_apply_with(((const tuner *)user)->optim, tensor, gradients);
-}
+static int open_tokens(tuner *t) {
+    char path[2048];
 
-static int push_model(tuner *t) {
-    transformer_chain c = { 0 };
-    memopt_optim_desc d = { 0 };
-    size_t before;
-
-    t->shape.done_fn = step_tensor;
-    t->shape.user = t;
-    c.shape = &t->shape;
-    describe(t, &c); /* counts */
-    t->weights = c.elements * sizeof(float);
-    c.weights = MEMOPT_PUSH(t->arena, float, c.elements, MEMOPT_TAG_PARAMETERS);
-    c.tensors = t->tensors;
-    c.layers = t->steps;
-    c.segments = t->segments;
-    describe(t, &c); /* places */
-    /* The head's and the embedding's gradients meet in an array; all others are scratch of a backward. */
-    t->embedding.gradients = MEMOPT_PUSH(t->arena, float, t->tensors[0].count, MEMOPT_TAG_GRADIENTS);
-    t->tensors[0].gradients = t->embedding.gradients;
-    t->ids = MEMOPT_PUSH(t->arena, int32_t, transformer_rows(&t->shape), MEMOPT_TAG_OTHER);
-    t->targets = MEMOPT_PUSH(t->arena, int32_t, transformer_rows(&t->shape), MEMOPT_TAG_OTHER);
-    if (!t->targets) return failed(t, "Memory", memopt_arena_error(t->arena).status);
-    d.kind = MEMOPT_OPTIM_ADAMW;
-    d.state = MEMOPT_STATE_8BIT;
-    d.tensors = t->tensors;
-    d.tensor_count = t->tensor_count;
-    d.error = &t->error;
-    d.threads = t->shape.ops.threads;
-    before = memopt_arena_get_stats(t->arena).used_low;
-    if (failed(t, "The optimizer", memopt_optim_open(&d, t->arena, &t->optim))) return 1;
-    t->states = memopt_arena_get_stats(t->arena).used_low - before;
+    snprintf(path, sizeof path, "%.1900s/tokenizer.json", t->o->model);
+    if (tokeniser_open(&t->tokens, path)) return refuse(&t->m.why, "%.300s: %s", path, t->tokens.message);
+    t->has_tokens = 1;
+    if (tokeniser_size(&t->tokens) > t->shape.vocabulary)
+        return refuse(&t->m.why, "%.300s has tokens up to %lu, and config.json a vocab_size of %lu", path,
+                      (unsigned long)tokeniser_size(&t->tokens) - 1, (unsigned long)t->shape.vocabulary);
     return 0;
 }
 
-static int open_tape(tuner *t, const options *o) {
-    const size_t held = memopt_arena_get_stats(t->arena).used_low;
-    memopt_tape_desc d = { 0 };
-    size_t need = 0;
+static int file_crc(tuner *t, const char *path, uint32_t *crc) {
+    size_t bytes = 0;
+    char *text = NULL;
+    const char *const wrong = json_file_bytes(path, &text, &bytes);
 
-    if (failed(t, "The model", memopt_tape_describe(t->steps, t->segments, 2 * t->layers + 2, &t->error))) return 1;
-    d.layers = t->steps;
-    d.chain.segments = t->segments;
-    d.chain.count = 2 * t->layers + 2;
-    d.chain.input_bytes = transformer_rows(&t->shape) * sizeof(int32_t);
-    d.arena = t->arena;
-    d.overhead = 0.33;
-    d.error = &t->error;
-    if (o->memory) {
-        if (failed(t, "The plan", memopt_tape_min_budget(&d, &need))) return 1;
-        if (o->memory < held || o->memory - held < need)
-            return refuse(t, "--memory %lu is too little: %lu is the least", (unsigned long)o->memory,
-                          (unsigned long)(held + need));
-        d.budget = o->memory - held;
+    if (wrong) return refuse(&t->m.why, "%.300s: %s", path, wrong);
+    *crc = memopt_crc32c(0, text, bytes);
+    free(text);
+    return 0;
+}
+
+/* What the tokeniser puts in front of a text, if it is asked to. */
+static int find_beginning(tuner *t) {
+    tokeniser_ids bare, whole;
+    int wrong;
+
+    memset(&bare, 0, sizeof bare);
+    memset(&whole, 0, sizeof whole);
+    wrong = tokeniser_encode(&t->tokens, "a", 1, 0, &bare)
+         || tokeniser_encode(&t->tokens, "a", 1, TOKENISER_ADD_SPECIAL, &whole);
+    if (wrong) (void)refuse(&t->m.why, "tokenizer.json: %s", t->tokens.message);
+    t->begins = !wrong && whole.count > bare.count && whole.ids[0] != bare.ids[0] ? whole.ids[0] : -1;
+    free(bare.ids);
+    free(whole.ids);
+    return wrong;
+}
+
+/* ---- a prompt ---- */
+static int open_prompt(tuner *t) {
+    const options *o = t->o;
+    size_t room;
+
+    if (!o->prompt) return 0;
+    if (!t->has_tokens && (open_tokens(t) || find_beginning(t))) return 1;
+    if (tokeniser_encode(&t->tokens, o->prompt, strlen(o->prompt), TOKENISER_ADD_SPECIAL, &t->prompt))
+        return refuse(&t->m.why, "--prompt: %s", t->tokens.message);
+    room = t->prompt.count + o->tokens;
+    if (!t->prompt.count || t->prompt.count > t->s.batch * t->s.context || room > t->config.positions)
+        return refuse(&t->m.why, "--prompt: %lu tokens and %lu more are not within the model's %lu, or --context",
+                      (unsigned long)t->prompt.count, (unsigned long)o->tokens, (unsigned long)t->config.positions);
+    t->m.aside_bytes = generate_bytes(&t->m, room) + room * sizeof(int32_t);
+    return 0;
+}
+
+static void print_text(const char *text, size_t bytes) { /* but what a terminal obeys */
+    size_t i;
+
+    for (i = 0; i < bytes; ++i) putchar(((unsigned char)text[i] < ' ' && text[i] != '\n' && text[i] != '\t') || text[i] == 127
+                                        ? '?' : text[i]);
+}
+
+static int say(tuner *t) {
+    const size_t room = t->prompt.count + t->o->tokens;
+    int32_t *tokens = (int32_t *)(t->m.aside + generate_bytes(&t->m, room));
+    generator g = generate_begin(&t->m, t->m.aside, room, t->o->temperature);
+    size_t count = t->prompt.count;
+    tokeniser_bytes text;
+    int wrong;
+
+    memset(&text, 0, sizeof text);
+    memcpy(tokens, t->prompt.ids, count * sizeof *tokens);
+    wrong = generate(&g, tokens, &count, room, t->config.eos, t->progress.step);
+    if (!wrong && tokeniser_decode(&t->tokens, tokens, count, TOKENISER_SKIP_SPECIAL, &text))
+        wrong = refuse(&t->m.why, "what the model says: %s", t->tokens.message);
+    if (!wrong) {
+        printf("says     ");
+        print_text(text.bytes, text.count);
+        putchar('\n');
     }
-    if (failed(t, "The plan", memopt_tape_create(&d, &t->tape))) return 1;
-    t->peak = held + memopt_tape_get_stats(t->tape).peak;
+    free(text.bytes);
+    return wrong;
+}
+
+/* ---- the data ---- */
+static int is_tokens(const char *path) {
+    const size_t n = strlen(path);
+
+    return n > 4 && (!strcmp(path + n - 4, ".u16") || !strcmp(path + n - 4, ".bin"));
+}
+
+static int open_data(tuner *t) {
+    const options *o = t->o;
+    data_desc d;
+    char path[2048];
+
+    memset(&d, 0, sizeof d);
+    d.text.path = o->data;
+    d.text.chat = o->chat;
+    d.text.learn_all = o->learn_all;
+    d.text.vocabulary = t->shape.vocabulary;
+    d.text.host = &t->host;
+    d.text.coder.bos = -1;
+    d.text.coder.eos = t->config.eos;
+    d.context = t->s.context;
+    d.validation = o->validation;
+    d.seed = t->s.seed;
+    if (!is_tokens(o->data)) {
+        snprintf(path, sizeof path, "%.1900s/tokenizer.json", o->model);
+        if (open_tokens(t) || find_beginning(t) || file_crc(t, path, &d.text.coder.crc)) return 1;
+        d.text.coder.bos = t->begins;
+        d.text.coder.encode_fn = coder_encode;
+        d.text.coder.token_fn = coder_token;
+        d.text.coder.user = &t->tokens;
+    }
+    return data_open(&d, &t->data, &t->m.why);
+}
+
+/* Windows first, ... into the batch; of what is held back those beyond the last have no targets. */
+static int load_windows(tuner *t, int held_back, uint64_t first) {
+    const uint64_t windows = data_get_counts(t->data).part[1].windows;
+    model *m = &t->m;
+    data_rows rows;
+    size_t i, k;
+
+    rows.ids = m->ids;
+    rows.targets = m->targets;
+    rows.positions = m->positions;
+    rows.starts = m->starts;
+    rows.rows = rows.documents = 0;
+    for (i = 0; i < t->s.batch; ++i) {
+        const int is_beyond = held_back && first + i >= windows;
+
+        if (data_window(t->data, held_back, is_beyond ? 0 : first + i, &rows, &m->why)) return 1;
+        for (k = rows.rows - t->s.context; is_beyond && k < rows.rows; ++k) m->targets[k] = -1;
+    }
+    m->shape.documents = rows.documents;
+    m->shape.starts = m->starts;
+    m->shape.row_positions = m->positions;
     return 0;
 }
 
-static void close_memory(tuner *t) {
-    memopt_tape_destroy(t->tape);
-    memopt_arena_destroy(t->arena);
-    t->tape = NULL;
-    t->arena = NULL;
-    t->optim = NULL;
+static int load_unit(model *m, void *user, uint64_t step, size_t unit) {
+    tuner *t = (tuner *)user;
+
+    (void)m;
+    return load_windows(t, 0, ((step - 1) * t->s.units + unit) * t->s.batch);
 }
 
-/* capacity 0: a dry run, which tells t->peak. */
-static int open_memory(tuner *t, const options *o, size_t capacity) {
-    memopt_arena_desc d = { 0 };
-    uint64_t available;
-    memopt_status s;
+static size_t count_targets(const model *m) {
+    size_t i, n = 0;
 
-    if (capacity && !memopt_memory_available(NULL, &available) && capacity > available)
-        return refuse(t, "the system has %.1f MB left; a smaller --context, --batch or --memory needs less",
-                      (double)available / 1e6);
-    s = capacity ? memopt_source_pages(NULL, &t->source) : memopt_source_counting(&t->source);
-    if (failed(t, "Memory", s)) return 1;
-    d.source = &t->source;
-    d.capacity = capacity;
-    d.error = &t->error;
-    return failed(t, "Memory", memopt_arena_create(&d, &t->arena)) || push_model(t) || open_tape(t, o);
+    for (i = 0; i < transformer_rows(&m->shape); ++i) n += m->targets[i] >= 0;
+    return n;
 }
 
-static int open_tables(tuner *t) {
-    const size_t count = 2 * t->layers + 2;
+/* Targets of all units of a step: the sum of losses is divided by them. */
+static int step_targets(tuner *t, uint64_t step, size_t *targets) {
+    size_t unit;
 
-    t->tensor_count = BEFORE_LAYERS + LAYER_TENSORS * t->layers + 2;
-    t->blocks = (transformer_block *)calloc(t->layers, sizeof *t->blocks);
-    t->tensors = (memopt_optim_tensor *)calloc(t->tensor_count, sizeof *t->tensors);
-    t->steps = (memopt_tape_layer *)calloc(count, sizeof *t->steps);
-    t->segments = (memopt_segment *)calloc(count, sizeof *t->segments);
-    if (t->blocks && t->tensors && t->steps && t->segments) return 0;
-    return refuse(t, "no memory for the tables of the model");
-}
-
-/* Before memory is planned, so that no hostile number gets there. */
-static int check_model(tuner *t) {
-    const char *format = memopt_tensors_value(t->header, "format"); /* what it was saved from; NULL: not said */
-    transformer_chain c = { 0 };
-
-    if (format && (!strcmp(format, "tf") || !strcmp(format, "flax")))
-        return refuse(t, "the model's format is \"%s\", with tensors of other names: save it as \"pt\"", format);
-    c.shape = &t->shape;
-    c.tensors = t->tensors;
-    describe(t, &c);
-    return check_tensors(t);
-}
-
-/* ---- training ---- */
-static int train(tuner *t, const options *o) {
-    memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
-    memopt_optim_run run = { 0 };
-    memopt_status s;
-
-    group.rate = o->rate;
-    run.groups = &group;
-    run.group_count = 1;
-    run.fused = 1;
-    t->head.targets = t->targets;
-    for (run.step = 1; run.step <= o->steps; ++run.step) {
-        s = memopt_feed_next(t->feed, t->ids, t->targets);
-        if (s) t->error = memopt_feed_error(t->feed);
-        if (failed(t, o->text, s)) return 1;
-        s = memopt_optim_begin(t->optim, &run);
-        if (!s && ((s = memopt_tape_forward(t->tape, t->ids)) || (s = memopt_tape_backward(t->tape, NULL, NULL))))
-            if (t->error.status != s) t->error = memopt_tape_error(t->tape);
-        if (!s) s = memopt_optim_end(t->optim);
-        if (s && memopt_optim_error(t->optim).status == s) t->error = memopt_optim_error(t->optim); /* nearer */
-        if (failed(t, "The step", s)) return 1;
-        printf("step %lu  loss %.6f\n", (unsigned long)run.step, t->head.loss);
-        fflush(stdout);
+    for (*targets = 0, unit = 0; unit < t->s.units; ++unit) {
+        if (load_unit(&t->m, t, step, unit)) return 1;
+        *targets += count_targets(&t->m);
     }
     return 0;
 }
 
-static int work(tuner *t, const options *o) {
-    const memopt_files *files = &t->host.files;
+/* The mean over what is held back, of at most so many batches; 0 windows: 0. */
+static int validate(tuner *t, double *loss) {
+    const uint64_t windows = data_get_counts(t->data).part[1].windows, all = (windows + t->s.batch - 1) / t->s.batch;
+    const size_t batches = all < 64 ? (size_t)all : 64;
+    double sum = 0, targets = 0;
+    size_t i;
 
-    if (failed(t, "The host", memopt_host_resolve(NULL, &t->host))) return 1;
-    if (failed(t, o->model, memopt_tensors_open(NULL, o->model, &t->header, &t->error))
-        || failed(t, o->model, files->open_fn(files->user, o->model, MEMOPT_OPEN_READ, &t->input))) return 1;
-    if (read_shape(t, o) || open_tables(t) || check_model(t) || open_text(t, o) || try_out(t, o) || open_memory(t, o, 0)) return 1;
-    printf("%lu layers, width %lu, %lu heads, vocabulary %lu: %.1f million parameters\n", (unsigned long)t->layers,
-           (unsigned long)t->shape.width, (unsigned long)t->shape.heads, (unsigned long)t->shape.vocabulary,
-           (double)t->weights / 4e6);
-    printf("memory: %.1f MB: weights %.1f, states of the optimizer %.1f, a step %.1f, text read ahead %.1f\n",
-           (double)(t->peak + t->ahead) / 1e6, (double)t->weights / 1e6, (double)t->states / 1e6,
-           (double)(t->peak - t->weights - t->states) / 1e6, (double)t->ahead / 1e6);
+    for (i = 0; i < batches; ++i) {
+        size_t n;
+
+        if (load_windows(t, 1, (uint64_t)i * t->s.batch)) return 1;
+        n = count_targets(&t->m);
+        if (model_evaluate(&t->m)) return 1;
+        sum += t->m.head.loss * (double)n;
+        targets += (double)n;
+    }
+    *loss = targets > 0 ? sum / targets : 0;
+    return 0;
+}
+
+/* ---- the run ---- */
+static double rate_at(const tuner *t, uint64_t step) {
+    const options *o = t->o;
+    const double warm = (double)o->warmup, at = (double)step, end = (double)t->steps;
+    const double share = end > warm ? (at - warm) / (end - warm) : 1;
+
+    if (at < warm) return o->rate * at / warm;
+    return o->schedule == RATE_CONSTANT ? o->rate
+         : o->rate * (o->schedule == RATE_LINEAR ? 1 - share : 0.5 + 0.5 * cos(3.141592653589793 * share));
+}
+
+static void tell_left(double seconds) {
+    if (seconds >= 5400) printf(", %.1f h left", seconds / 3600);
+    else if (seconds >= 90) printf(", %.0f min left", seconds / 60);
+    else printf(", %.0f s left", seconds);
+}
+
+static int run_step(tuner *t) {
+    progress *p = &t->progress;
+    const double begin = now();
+    const options *o = t->o;
+    double loss, seconds;
+    size_t targets;
+
+    t->s.rate = rate_at(t, p->step + 1);
+    if (step_targets(t, p->step + 1, &targets)) return 1;
+    if (model_step(&t->m, p->step + 1, targets, load_unit, t, &loss)) return 1;
+    ++p->step;
+    seconds = now() - begin;
+    printf("step %llu of %llu  loss %.6f  %.1f tokens/s", (unsigned long long)p->step, (unsigned long long)t->steps, loss,
+           (double)(t->s.units * transformer_rows(&t->m.shape)) / seconds);
+    if (o->validate && (p->step % o->validate == 0 || p->step == t->steps)) {
+        if (validate(t, &loss)) return 1;
+        printf("  held back %.6f", loss);
+    }
+    tell_left(seconds * (double)(t->steps - p->step));
+    putchar('\n');
+    if (o->prompt && o->validate && (p->step % o->validate == 0 || p->step == t->steps) && say(t)) return 1;
     fflush(stdout);
-    close_memory(t);
-    return open_memory(t, o, t->peak) || load(t, o) || train(t, o) || save(t, o);
+    return loss - loss != 0 ? refuse(&t->m.why, "the loss is not finite: a smaller --rate may help") : 0;
 }
 
-static void close_all(tuner *t) {
-    const memopt_files *files = &t->host.files;
+static int run_steps(tuner *t) {
+    progress *p = &t->progress;
 
-    close_memory(t);
-    if (t->input) (void)files->close_fn(files->user, t->input);
-    memopt_feed_destroy(t->feed);
-    memopt_tensors_close(t->header);
-    free(t->blocks);
-    free(t->tensors);
-    free(t->steps);
-    free(t->segments);
-}
-
-/* ---- switches ---- */
-static int number(const char *text, size_t *out) { /* 16, 600M, 2G */
-    char *end;
-    const double x = strtod(text, &end);
-    const double unit = *end == 'K' ? 1e3 : *end == 'M' ? 1e6 : *end == 'G' ? 1e9 : 1;
-
-    if (end == text || !(x >= 0) || !(x * unit < 1e15) || (unit > 1 ? end[1] : *end)) return 1;
-    *out = (size_t)(x * unit);
-    return 0;
-}
-
-static int parse(int argc, char **argv, options *o) { /* 1: not understood */
-    static const char *const names[] = { "--steps", "--batch", "--context", "--heads", "--memory", "--threads" };
-    size_t *const values[] = { &o->steps, &o->batch, &o->context, &o->heads, &o->memory, &o->threads };
-    char *end;
-    int i;
-    size_t k;
-
-    if (argc < 4 || argc % 2) return 1;
-    o->model = argv[1];
-    o->text = argv[2];
-    o->out = argv[3];
-    for (i = 4; i < argc; i += 2) {
-        for (k = 0; k < 6 && strcmp(argv[i], names[k]); ++k) {}
-        if (k < 6) {
-            if (number(argv[i + 1], values[k])) return 1;
-        } else if (!strcmp(argv[i], "--rate")) {
-            o->rate = strtod(argv[i + 1], &end);
-            if (end == argv[i + 1] || *end || !(o->rate >= 0 && o->rate <= 1)) return 1;
-        } else {
-            return 1;
-        }
+    signal(SIGINT, progress_ask);
+    signal(SIGTERM, progress_ask);
+#ifdef SIGXFSZ
+    signal(SIGXFSZ, SIG_IGN);
+#endif
+    while (p->step < t->steps && !progress_stop) {
+        if (run_step(t)) return 1;
+        if (t->o->save && p->step % t->o->save == 0 && p->step < t->steps && !progress_stop && progress_write(p)) return 1;
     }
-    return !o->batch || !o->threads || o->threads > 1024;
+    return p->step < t->steps && progress_write(p);
 }
 
-static int open_threads(tuner *t, const options *o, memopt_thread_pool **pool, memopt_threads *threads) {
-    t->shape.ops.error = &t->error;
-    if (o->threads < 2) return 0;
-    if (failed(t, "--threads", memopt_thread_pool_create(NULL, (int)o->threads, pool))) return 1;
-    *threads = memopt_thread_pool_threads(*pool);
-    t->shape.ops.threads = threads;
+static int open_run(tuner *t, int *is_there) {
+    progress *p = &t->progress;
+    FILE *file = fopen(p->store, "rb");
+    const int reopen = t->m.slow && file && t->goes_on; /* else it is another run's */
+
+    if (file) (void)fclose(file);
+    return model_open(&t->m, p->store, reopen) || progress_resume(p, is_there)
+        || (t->s.adapter && t->m.frozen_stays && frozen_bring_all(&t->m)) || (!*is_there && model_read_weights(&t->m));
+}
+
+static int train(tuner *t) {
+    int is_there = 0;
+
+    if (open_run(t, &is_there)) return 1;
+    if (is_there) printf("goes on after step %llu\n", (unsigned long long)t->progress.step);
+    if (run_steps(t)) return 1;
+    printf("memory   the process took %.1f MB at most, told %.1f\n", (double)process_highest() / 1e6, t->process_bytes / 1e6);
+    if (t->progress.step < t->steps) {
+        printf("stopped after step %llu; the same command goes on\n", (unsigned long long)t->progress.step);
+        return STOPPED;
+    }
+    if (out_write(&t->m, &t->folder, t->o->out, t->o->merges)) return 1;
+    progress_remove(&t->progress, &t->host);
+    printf("%s is written\n", t->o->out);
     return 0;
+}
+
+/* ---- before it ---- */
+static void tell(tuner *t) {
+    const model *m = &t->m;
+    const data_counts c = data_get_counts(t->data);
+
+    t->process_bytes = (double)(m->arena_bytes + model_beside(m) + process_now() + PROCESS_SLACK);
+    printf("model    %lu layers of %lu, vocabulary %lu; %.1f million parameters are trained%s\n", (unsigned long)m->layers,
+           (unsigned long)m->shape.width, (unsigned long)m->shape.vocabulary, model_parameters(m) / 1e6,
+           m->o->adapter ? ", beside frozen ones" : "");
+    printf("data     %llu documents in %llu windows of %lu tokens, %llu targets; %llu windows are held back\n",
+           (unsigned long long)c.part[0].documents, (unsigned long long)c.part[0].windows, (unsigned long)t->s.context,
+           (unsigned long long)c.part[0].targets, (unsigned long long)c.part[1].windows);
+    printf("memory   %.1f MB: weights %.1f, frozen %.1f, gradients %.1f, states %.1f, a pass %.1f (%.0f %% is computed twice), program and "
+           "data %.1f\n", t->process_bytes / 1e6, (double)(m->bytes.weights + m->bytes.window + m->bytes.extra) / 1e6,
+           (double)m->frozen_bytes / 1e6, (double)(m->bytes.gradients + m->bytes.sums) / 1e6,
+           (double)(m->bytes.states + m->bytes.tiles) / 1e6, (double)(m->arena_bytes - model_held(m)) / 1e6,
+           100 * m->overhead, (t->process_bytes - (double)m->arena_bytes) / 1e6);
+    printf("         %s; %lu rows of the head at a time\n", t->way.text, (unsigned long)t->way.head_chunk);
+    if (m->slow) printf("disk     %.3f GB in %s; a step reads %.3f GB and writes %.3f\n", (double)m->room.disk / 1e9,
+                        t->progress.store, (double)m->bytes.slow_read / 1e9, (double)m->bytes.slow_written / 1e9);
+    fflush(stdout);
+}
+
+static int describe_settings(tuner *t, char *text, size_t capacity) {
+    const options *o = t->o;
+    const tuning *s = &t->s;
+    const data_counts c = data_get_counts(t->data);
+    char path[2048];
+    uint32_t crc;
+
+    snprintf(path, sizeof path, "%.1900s/config.json", o->model);
+    if (file_crc(t, path, &crc)) return 1;
+    snprintf(text, capacity,
+             "model %08lx\ndata %llu tokens in %llu windows of %lu\nbatch %lu\naccumulate %lu\nadapter %lu\nalpha %.17g\n"
+             "frozen %lu\nweights %s\noptimizer %d\nstates %d\nrate %.17g\ndecay %.17g\nclip %.17g\nwarmup %lu\nschedule %d\n"
+             "steps %llu\nseed %llu\nway %d %lu %lu\n",
+             (unsigned long)crc, (unsigned long long)c.tokens, (unsigned long long)c.part[0].windows, (unsigned long)s->context,
+             (unsigned long)s->batch, (unsigned long)s->units, (unsigned long)s->adapter, s->adapter_alpha,
+             (unsigned long)s->frozen_bits, s->fp32 ? "fp32" : s->split ? "split" : "bf16", (int)s->kind, (int)s->state, o->rate,
+             s->decay, s->clip, (unsigned long)o->warmup, (int)o->schedule, (unsigned long long)t->steps,
+             (unsigned long long)s->seed, t->way.slow, (unsigned long)t->way.head_chunk,
+             (unsigned long)t->way.mlp_chunk);
+    return 0;
+}
+
+static int is_there(const char *path) {
+    FILE *f = fopen(path, "rb");
+
+    return f && !fclose(f);
+}
+
+/* The way, its lines of the settings, and whether this run goes on. */
+static int begin_run(tuner *t) {
+    const options *o = t->o;
+    progress *p = &t->progress;
+    char text[4096], before[4096];
+    const char *line;
+    way same;
+
+    if (is_there(o->out)) return refuse(&t->m.why, "%s is there already: give --out another name", o->out);
+    if (progress_lock(p) || progress_read_settings(p, &t->host, before, sizeof before)) return 1;
+    t->goes_on = before[0] != 0;
+    line = strstr(before, "\nway ");
+    memset(&same, 0, sizeof same);
+    if (line && sscanf(line, " way %d %zu %zu", &same.slow, &same.head_chunk, &same.mlp_chunk) != 3) line = NULL;
+    if (plan_find(&t->m, o->disk != NULL, o->memory, line ? &same : NULL, &t->way)) return 1;
+    tell(t);
+    return describe_settings(t, text, sizeof text) || progress_settle(p, &t->host, text, before);
+}
+
+static int open_model(tuner *t) {
+    model *m = &t->m;
+
+    m->threads = memopt_thread_pool_threads(t->pool);
+    m->folder = &t->folder;
+    model_shape(m, &t->s, &t->config, &t->shape);
+    return model_open_tables(m);
+}
+
+static int work(tuner *t) {
+    const options *o = t->o;
+    char path[2048];
+    reason *why = &t->m.why;
+
+    snprintf(path, sizeof path, "%.1900s/config.json", o->model);
+    snprintf(t->progress.folder, sizeof t->progress.folder, "%.1000s.run", o->out);
+    snprintf(t->progress.store, sizeof t->progress.store, "%.1000s/%.64s.tiles", o->disk ? o->disk : t->progress.folder,
+             strrchr(o->out, '/') ? strrchr(o->out, '/') + 1 : o->out);
+    t->progress.m = &t->m;
+    if (failed(why, "the host", memopt_host_resolve(NULL, &t->host)) || config_open(&t->config, path, &t->shape, why)
+        || folder_open(&t->folder, o->model, &t->config, &t->shape, &t->host, why) || folder_check_tied_head(&t->folder)) return 1;
+    if (!t->s.context) t->s.context = t->config.positions < 1024 ? t->config.positions : 1024;
+    if (t->s.context > t->config.positions)
+        return refuse(why, "--context %lu: the model has %lu positions", (unsigned long)t->s.context,
+                      (unsigned long)t->config.positions);
+    if (open_data(t)) return 1;
+    t->steps = o->steps;
+    if (!t->steps) {
+        const uint64_t each = (uint64_t)t->s.batch * t->s.units, windows = data_get_counts(t->data).part[0].windows;
+
+        t->steps = (uint64_t)(o->epochs * (double)windows / (double)each + 0.999);
+    }
+    if (o->threads > 1 && failed(why, "--threads", memopt_thread_pool_create(NULL, (int)o->threads, &t->pool))) return 1;
+    if (open_model(t) || open_prompt(t)) return 1;
+    if (o->plan) return plan_tell_frontier(&t->m, o->disk != NULL);
+    return begin_run(t) || train(t);
 }
 
 int main(int argc, char **argv) {
     static tuner t;
-    options o = { 0 };
-    memopt_thread_pool *pool = NULL;
-    memopt_threads threads;
+    options o;
     int wrong;
 
-    o.steps = 100;
-    o.batch = 1;
-    o.threads = 1;
-    o.rate = 5e-5;
-    if (parse(argc, argv, &o)) {
-        fputs("usage: finetune MODEL TEXT OUT [--steps 100] [--batch 1] [--context: all positions]\n"
-              "    [--heads: width / 64] [--rate 5e-5] [--threads 1] [--memory BYTES: for a third more time]\n"
-              "MODEL and OUT are safetensors files with the names of GPT-2; TEXT: each byte a token, or name.u16\n",
-              stderr);
+    if (argc == 2 && !strcmp(argv[1], "--help")) return fputs(options_text, stdout) < 0;
+    if (options_parse(&o, &t.s, argc, argv, &t.m.why)) {
+        fprintf(stderr, "finetune: %s\n%s", t.m.why.text, "finetune --help lists the switches\n");
         return 2;
     }
-    wrong = open_threads(&t, &o, &pool, &threads) || work(&t, &o);
-    if (wrong) fprintf(stderr, "finetune: %s\n", t.message);
-    else printf("%s is written\n", o.out);
-    close_all(&t);
-    memopt_thread_pool_destroy(pool);
+    t.o = &o;
+    wrong = work(&t);
+    if (wrong == 1) fprintf(stderr, "finetune: %s\n", t.m.why.text);
+    progress_close(&t.progress);
+    model_close(&t.m);
+    data_close(t.data);
+    if (t.has_tokens) tokeniser_close(&t.tokens);
+    free(t.prompt.ids);
+    folder_close(&t.folder);
+    config_close(&t.config);
+    memopt_thread_pool_destroy(t.pool);
     return wrong;
 }

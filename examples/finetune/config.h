@@ -59,10 +59,10 @@ static int config_flag(config *c, const char *field, int fallback, int *out) {
          : config_refuse(c, field, "is neither true nor false");
 }
 
-static int config_must_be(config *c, const char *field, int wanted, const char *reason) { /* wanted: the default, too */
+static int config_must_be(config *c, const char *field, int wanted, const char *what) { /* wanted: the default, too */
     int is = 0;
 
-    return config_flag(c, field, wanted, &is) || (is != wanted && config_refuse(c, field, reason));
+    return config_flag(c, field, wanted, &is) || (is != wanted && config_refuse(c, field, what));
 }
 
 /* A token, or the first of a list of them. */

@@ -37,7 +37,7 @@ typedef struct folder {
     folder_piece *pieces;
     size_t        piece_count;
     folder_piece *tied_head; /* NULL, or a head in the files that is the embedding: the last piece, of number 0 */
-    reason       *why;
+    reason      *why;
     union { unsigned char bytes[4 * FOLDER_PIECE]; float align; } in_file, in_memory;
     float         room[FOLDER_PIECE];
 } folder;
@@ -281,12 +281,12 @@ static int folder_open(folder *f, const char *path, const config *c, const trans
     f->files = (folder_file *)calloc(FOLDER_FILES_MAX, sizeof *f->files);
     f->pieces = (folder_piece *)calloc(c->layers * 16 + 8, sizeof *f->pieces);
     if (!f->files || !f->pieces) return refuse(why, "%.300s: no memory", path);
-    wrong = folder_open_files(f) || folder_add_part(f, t, names, EMBEDDING, 0, transformer_embedding_tensors, &number);
+    wrong = folder_open_files(f) || folder_add_part(f, t, names, EMBEDDING, 0, transformer_embedding_tensors, &number)
+         || folder_add_part(f, t, names, HEAD, 0, transformer_head_tensors, &number);
     for (layer = 0; !wrong && layer < c->layers; ++layer)
         wrong = folder_add_part(f, t, names, ATTENTION, layer, transformer_attention_tensors, &number)
              || folder_add_part(f, t, names, MLP, layer, transformer_mlp_tensors, &number);
-    return wrong || folder_add_part(f, t, names, HEAD, 0, transformer_head_tensors, &number)
-        || folder_add_tied_head(f, t) || folder_check_unknown(f);
+    return wrong || folder_add_tied_head(f, t) || folder_check_unknown(f);
 }
 
 static void folder_close(folder *f) {

@@ -38,7 +38,7 @@ static inline memopt_embedding transformer_embedding(const transformer_work *w) 
     e.rows = transformer_rows(t);
     e.width = t->width;
     e.vocabulary = t->vocabulary;
-    e.length = t->length;
+    e.length = t->row_positions ? transformer_positions(t) : t->length;
     e.type = t->type;
     e.weight_type = t->weight_type;
     e.gradient_type = t->gradient_type;

@@ -1,0 +1,131 @@
+/* plan.h - which way a model is tuned within a memory, and what that takes.
+
+   A way is where weights and states lie, and how many rows go through the head and the MLP at once; what the tape keeps
+   is planned within what is left. Ways are tried from the fastest on, and the first that fits is taken. */
+#ifndef FINETUNE_PLAN_H
+#define FINETUNE_PLAN_H
+#include "model.h"
+#include "../gpt/process.h"
+
+typedef struct way {
+    int    slow;         /* MEMOPT_SHARD_SLOW_... on the disk */
+    int    frozen_stays; /* with adapters */
+    size_t head_chunk, mlp_chunk;
+    const char *text;    /* of where things lie */
+} way;
+
+enum { WAYS_MAX = 12 };
+
+typedef struct told_way { /* for the frontier */
+    way    w;
+    size_t least, all;   /* bytes of the process: at least, and with everything kept */
+    double recomputed;   /* at the least, of the time of a pass */
+    uint64_t disk, moved; /* bytes of the disk, and of a step */
+} told_way;
+
+/* Ways in the order of their speed. */
+static size_t plan_ways(const model *m, int has_disk, way *ways) {
+    static const struct { int slow; const char *text; } places[] = {
+        { 0, "weights and states in memory" }, { MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA, "states on the disk" },
+        { MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA | MEMOPT_SHARD_SLOW_WEIGHTS, "weights and states on the disk" } };
+    const size_t rows = m->o->batch * m->o->context, few = rows / 8 > 128 ? round_up(rows / 8, 32) : 128;
+    const size_t chunks[3][2] = { { 512, 0 }, { 128, few }, { 64, 128 } };
+    const int place_count = m->o->adapter ? 2 : has_disk ? 3 : 1;
+    size_t n = 0;
+    int i, k;
+
+    for (i = 0; i < place_count; ++i)
+        for (k = 0; k < 3; ++k) {
+            way *w = &ways[n++];
+
+            memset(w, 0, sizeof *w);
+            w->slow = m->o->adapter ? 0 : places[i].slow;
+            w->frozen_stays = !i;
+            w->head_chunk = chunks[k][0];
+            w->mlp_chunk = chunks[k][1];
+            w->text = !m->o->adapter ? places[i].text : i ? "frozen weights read from their files, part by part"
+                                                          : "frozen weights in memory";
+        }
+    return n;
+}
+
+/* The model is described as this way has it. */
+static int plan_describe(model *m, const way *w) {
+    m->shape.mlp_chunk = w->mlp_chunk;
+    m->head.chunk = w->head_chunk;
+    model_set_slow(m, w->slow);
+    if (model_describe(m)) return 1;
+    frozen_lay_out(m, w->frozen_stays);
+    return 0;
+}
+
+/* Bytes of the process beside what model_plan() counts. */
+static size_t plan_process(const model *m) {
+    touch_stacks(m->threads.run_fn ? &m->threads : NULL);
+    return process_now() + PROCESS_SLACK;
+}
+
+static int plan_is_same(const way *a, const way *b) { /* the same bits */
+    return a->slow == b->slow && a->head_chunk == b->head_chunk && a->mlp_chunk == b->mlp_chunk;
+}
+
+/* The first way that fits into `memory` bytes of the process: the model is planned by it. 1: none does. before: NULL,
+   or that of the run that goes on. */
+static int plan_find(model *m, int has_disk, size_t memory, const way *before, way *found) {
+    way ways[WAYS_MAX];
+    const size_t n = plan_ways(m, has_disk, ways), process = plan_process(m);
+    size_t i, least, smallest = SIZE_MAX;
+
+    for (i = 0; i < n; ++i) {
+        if (before && !plan_is_same(before, &ways[i])) continue;
+        if (plan_describe(m, &ways[i]) || model_plan(m, memory > process ? memory - process : 0, &least)) return 1;
+        *found = ways[i];
+        if (!least) return 0;
+        if (least + process < smallest) smallest = least + process;
+    }
+    if (smallest == SIZE_MAX) return refuse(&m->why, "the run was begun with another --disk, --batch or --context");
+    return refuse(&m->why, "--memory %.3fG is too little: %.3fG is the least%s", (double)memory / 1e9,
+                  ceil((double)smallest / 1e6) / 1e3 + 0.001,
+                  has_disk || m->o->adapter ? "; a smaller --context or --batch needs less" : "; with --disk DIR less will do");
+}
+
+/* ---- the frontier ---- */
+static int plan_tell_way(model *m, const way *w, size_t process, told_way *t) {
+    size_t least, none;
+
+    t->w = *w;
+    if (plan_describe(m, w) || model_plan(m, 0, &least) || model_plan(m, least, &none)) return 1;
+    while (none) { /* what it takes beside depends on the plan */
+        least = none;
+        if (model_plan(m, least, &none)) return 1;
+    }
+    t->least = least + process;
+    t->recomputed = m->overhead;
+    t->disk = m->room.disk;
+    t->moved = m->bytes.slow_read + m->bytes.slow_written;
+    if (model_plan(m, SIZE_MAX / 4, &none)) return 1;
+    t->all = m->arena_bytes + model_beside(m) + process;
+    return 0;
+}
+
+static int plan_tell_frontier(model *m, int has_disk) {
+    way ways[WAYS_MAX];
+    const size_t n = plan_ways(m, has_disk, ways), process = plan_process(m);
+    size_t i;
+
+    printf("%-52s %9s %10s %10s %9s %9s\n", "way (rows of head, of MLP at a time)", "least GB", "recomputed", "most GB",
+           "disk GB", "GB a step");
+    for (i = 0; i < n; ++i) {
+        char text[96], mlp[24];
+        told_way t;
+
+        if (plan_tell_way(m, &ways[i], process, &t)) return 1;
+        snprintf(mlp, sizeof mlp, ways[i].mlp_chunk ? "%lu" : "all", (unsigned long)ways[i].mlp_chunk);
+        snprintf(text, sizeof text, "%s (%lu, %s)", ways[i].text, (unsigned long)ways[i].head_chunk, mlp);
+        printf("%-52s %9.3f %9.0f%% %10.3f %9.3f %9.3f\n", text, (double)t.least / 1e9, 100 * t.recomputed, (double)t.all / 1e9,
+               (double)t.disk / 1e9, (double)t.moved / 1e9);
+        fflush(stdout);
+    }
+    return 0;
+}
+#endif

@@ -724,7 +724,8 @@ static void fd_cache(void) {
     data_close(d);
 }
 static void fd_cache_of_chats(void) {
-    static const char *const chats[] = { "plain", "chatml", "llama2", "mistral", "{role} {content}", "{role} {content}\n" };
+    static const char *const chats[] = { "plain", "chatml", "llama2", "mistral", "{role} {content}",
+                                         "{role} {content}\n" };
     data_desc desc = fd_desc("a.jsonl");
     size_t i, k;
 
@@ -1082,55 +1083,68 @@ static void fd_check_epoch(const data *d, int held, uint64_t first) {
     }
     CHECK(targets == part.targets && padding == part.padding);
 }
+/* By the definition: a document is held back if the hash of its number is below the share. */
+static int fd_is_held(const data_desc *desc, size_t document) {
+    uint32_t hash = 0;
+
+    CHECK(!memopt_random_bits(&hash, 1, desc->seed, UINT64_C(0x68656c6400000000), document, NULL));
+    return (double)hash < desc->validation * 4294967296.0 - 1;
+}
+static int fd_teaches(size_t document) { /* its first token is no target */
+    size_t i;
+
+    for (i = fd_c.begin[document] + 1; i < fd_c.begin[document + 1]; ++i)
+        if (fd_c.learned[i]) return 1;
+    return 0;
+}
+static void fd_check_data(data *d, const data_desc *desc, const uint64_t documents[2]) {
+    uint64_t epoch;
+    size_t i;
+
+    CHECK(data_get_counts(d).documents == fd_c.documents);
+    for (i = 0; i < 2; ++i) CHECK(data_get_counts(d).part[i].documents == documents[i]);
+    CHECK(data_get_counts(d).left_out == fd_c.documents - documents[0] - documents[1]);
+    d->padding = 0xFFFFF; /* to tell it from tokens */
+    for (epoch = 0; epoch < 2; ++epoch) {
+        memset(fd_c.seen, 0, sizeof fd_c.seen);
+        memset(fd_c.part, 0, sizeof fd_c.part);
+        fd_check_epoch(d, 0, epoch * (epoch + 40) * data_get_counts(d).part[0].windows);
+        fd_check_epoch(d, 1, 0);
+        for (i = 0; i < fd_c.tokens; ++i) { /* a target once */
+            const int is_target = fd_c.learned[i] && i > fd_c.begin[fd_c.owner[i]];
+
+            CHECK_AT(fd_c.seen[0][i] + fd_c.seen[1][i] == is_target, i);
+        }
+        for (i = 0; i < fd_c.documents; ++i)
+            CHECK_AT(fd_c.part[i] == (fd_teaches(i) ? 1 << fd_is_held(desc, i) : 0), i);
+    }
+}
 static void fd_properties(void) {
     const size_t cases = (size_t)TEST_CASES(40, 1000);
     data_desc desc = fd_desc("a.jsonl");
     uint64_t random = 7;
     size_t n, i;
-    uint64_t epoch;
 
     desc.text.coder.encode_fn = fd_encode_hex;
+    desc.text.coder.eos = -1;
     for (n = 0; n < cases; ++n) {
         uint64_t documents[2] = { 0, 0 };
-        data *d;
+        data *d = NULL;
 
         if (test_is_passed_over()) continue;
-        desc.text.coder.eos = -1;
         fd_random_documents(&random);
         desc.context = fd_c.context;
         desc.seed = test_random(&random);
-        desc.validation = n % 3 == 0 ? 0 : n % 3 == 1 ? 0.99 : 0.3;
-        d = NULL;
-        if (data_open(&desc, &d, fd_why())) { /* few documents */
-            CHECK_AT(strstr(fd_message, "held back") != NULL || strstr(fd_message, "to learn") != NULL, n);
+        desc.validation = n % 3 == 0 ? 0.3 : n % 3 == 1 ? 0.99 : 0;
+        for (i = 0; i < fd_c.documents; ++i) documents[fd_is_held(&desc, i)] += (uint64_t)fd_teaches(i);
+        if (!documents[0] || (desc.validation > 0 && !documents[1])) {
+            const char *const reason_for_it = documents[0] || documents[1] ? "is held back" : "to learn";
+
+            CHECK_AT(data_open(&desc, &d, fd_why()) && strstr(fd_message, reason_for_it), n);
             continue;
         }
-        CHECK(data_get_counts(d).documents == fd_c.documents);
-        d->padding = 0xFFFFF; /* to tell it from tokens */
-        for (epoch = 0; epoch < 2; ++epoch) {
-            const uint64_t first = epoch * (epoch + 40) * data_get_counts(d).part[0].windows;
-
-            memset(fd_c.seen, 0, sizeof fd_c.seen);
-            memset(fd_c.part, 0, sizeof fd_c.part);
-            fd_check_epoch(d, 0, first);
-            fd_check_epoch(d, 1, 0);
-            for (i = 0; i < fd_c.tokens; ++i) { /* a target once, but for the first of each document */
-                const int is_target = fd_c.learned[i] && i > fd_c.begin[fd_c.owner[i]];
-
-                CHECK_AT(fd_c.seen[0][i] + fd_c.seen[1][i] == is_target, i);
-            }
-        }
-        for (i = 0; i < fd_c.documents; ++i) { /* by the definition of a hash below the share */
-            uint32_t hash;
-            const int held = !memopt_random_bits(&hash, 1, desc.seed, UINT64_C(0x68656c6400000000), i, NULL)
-                          && (double)hash < desc.validation * 4294967296.0 - 1;
-
-            CHECK_AT(!fd_c.part[i] || fd_c.part[i] == 1 << held, i);
-            documents[0] += fd_c.part[i] == 1;
-            documents[1] += fd_c.part[i] == 2;
-        }
-        for (i = 0; i < 2; ++i) CHECK(documents[i] == data_get_counts(d).part[i].documents);
-        CHECK(data_get_counts(d).left_out == fd_c.documents - documents[0] - documents[1]);
+        d = fd_open(&desc);
+        fd_check_data(d, &desc, documents);
         data_close(d);
     }
 }

@@ -17421,6 +17421,7 @@ struct memopt_muon {
     size_t        (*bytes_fn)(const memopt_optim_desc *d, const memopt_optim_tensor *t); /* SIZE_MAX: too many */
     memopt_status (*measure_fn)(memopt_optim *o, size_t tensor);
     void          (*apply_fn)(memopt_optim *o, size_t tensor);
+    const void    *device; /* what a device steps by, which alone can do it: no passes then; NULL: the host steps */
 };
 
 typedef struct memopt_i_state_header {
@@ -19639,6 +19640,8 @@ static memopt_status memopt_i_optim_begin_check(memopt_optim *o, const memopt_op
     if (!o) return MEMOPT_ERR_ARGUMENT;
     if (!run) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "run is NULL");
     if (o->active != MEMOPT_I_OPTIM_IDLE) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "a step has begun already");
+    if (states_are != MEMOPT_I_STATES_ON_DEVICE && o->desc.kind == MEMOPT_OPTIM_MUON && o->desc.muon->device)
+        return memopt_i_optim_fail(o, MEMOPT_ERR_UNSUPPORTED, "muon is a device's, which has to step it");
     c = memopt_i_optim_checks(o);
     if (memopt_i_optim_run_check(&c, o, run)) return c.status;
     for (i = 0; !s && i < o->desc.tensor_count; ++i) {
@@ -28778,20 +28781,41 @@ static void memopt_i_muon_chunk(void *task, size_t chunk, int worker) {
 }
 
 MEMOPT_I_SMALL_BEGIN
-/* The factor is in x, with 1 - beta1; weights, which are 0 in the first pass, decay by the group's rate, and step by
-   that of the matrix. */
-static void memopt_i_muon_rule(memopt_i_tensor_part *part, const memopt_optim_tensor *t) {
+/* What the rate is multiplied by for a matrix. */
+static double memopt_i_muon_scale(const memopt_optim_group *g, const memopt_optim_tensor *t) {
     const size_t whole_rows = t->count / t->columns;
     const double rows = (double)whole_rows, columns = (double)t->columns;
+
+    if (g->match_rms) return 0.2 * sqrt(rows > columns ? rows : columns);
+    return rows > columns ? sqrt(rows / columns) : 1;
+}
+
+/* What a rule has of the gradient's factor and of the rate; a device that works these out itself does it there. The
+   factor is in x, with 1 - beta1; weights, which are 0 in the first pass, decay by the group's rate, and step by that
+   of the matrix. */
+typedef struct memopt_i_muon_terms { float factor, decay, step; } memopt_i_muon_terms;
+
+MEMOPT_I_HOST_DEVICE static memopt_i_muon_terms memopt_i_muon_terms_of(double beta1, double weight_decay, double scale,
+                                                                       float factor, double rate) {
+    memopt_i_muon_terms x;
+
+    x.factor = (float)((double)factor * (1 - beta1));
+    x.decay = (float)memopt_i_sum_double(1, -memopt_i_times_double(rate, weight_decay));
+    x.step = (float)(rate * scale);
+    return x;
+}
+
+static void memopt_i_muon_rule(memopt_i_tensor_part *part, const memopt_optim_tensor *t) {
     const memopt_optim_group *g = &part->group;
     memopt_i_update_rule *r = &part->rule;
+    const memopt_i_muon_terms x =
+        memopt_i_muon_terms_of(g->beta1, g->weight_decay, memopt_i_muon_scale(g, t), r->factor, g->rate);
 
-    r->factor = (float)((double)r->factor * (1 - g->beta1));
+    r->factor = x.factor;
+    r->decay = x.decay;
+    r->step = x.step;
     r->g1 = 1;
     r->nesterov = g->nesterov;
-    r->decay = (float)memopt_i_sum_double(1, -memopt_i_times_double(g->rate, g->weight_decay));
-    r->step = (float)(g->rate * (g->match_rms ? 0.2 * sqrt(rows > columns ? rows : columns)
-                                 : rows > columns ? sqrt(rows / columns) : 1));
 }
 
 /* Skipped elements are counted with the momentum. */
@@ -28827,8 +28851,9 @@ static void memopt_i_muon_apply(memopt_optim *o, size_t tensor) {
 
 MEMOPT_API const memopt_muon *memopt_muon_products(memopt_type products) {
     static const memopt_muon of[2] = {
-        { MEMOPT_TYPE_F32, memopt_i_muon_check, memopt_i_muon_bytes, memopt_i_muon_measure, memopt_i_muon_apply },
-        { MEMOPT_TYPE_BF16, memopt_i_muon_check, memopt_i_muon_bytes, memopt_i_muon_measure, memopt_i_muon_apply } };
+        { MEMOPT_TYPE_F32, memopt_i_muon_check, memopt_i_muon_bytes, memopt_i_muon_measure, memopt_i_muon_apply, NULL },
+        { MEMOPT_TYPE_BF16, memopt_i_muon_check, memopt_i_muon_bytes, memopt_i_muon_measure, memopt_i_muon_apply,
+          NULL } };
 
     return products == MEMOPT_TYPE_F32 ? &of[0] : products == MEMOPT_TYPE_BF16 ? &of[1] : NULL;
 }

@@ -22,7 +22,7 @@
                                them. What is not called is not compiled. They are templates: in
                                `c ? memopt_cuda_a : memopt_cuda_b` write memopt_cuda_a<>
      MEMOPT_CUDA_ONLY_ADAMW    [impl] of the optimizers AdamW and Adam alone, with moments in 32 and 16 bits, and in 8
-                               bits of blocks of 256; what is left out is MEMOPT_ERR_UNSUPPORTED. 9 kernels, not 24
+                               bits of blocks of 256; what is left out is MEMOPT_ERR_UNSUPPORTED. 9 kernels, not 30
      MEMOPT_CUDA_WGMMA         [impl] with nvcc -arch=sm_90a: attention of 16 bits by wgmma, which H100 and H200 alone
                                have. It is simulated and counted, and has NOT RUN ON A CARD yet; without it attention
                                there is as elsewhere
@@ -48,6 +48,7 @@
      fused         passes of your own over arrays of any types: a functor on their elements         the CPU's bits
      layer         activations, SwiGLU, residual + dropout, embedding, rotary positions             the CPU's bits
      gemm          products by cuBLASLt, planned once a shape; fp8                                  a bound
+     muon          Muon's matrices: momentum and weights (the CPU's bits), Newton-Schulz            a bound
      linear        linear layers, bias and activation in the product                                a bound
      batchnorm     linear + batch norm + activation                                                 a bound
      head          linear + softmax + cross-entropy by chunks                                       a bound
@@ -1063,6 +1064,36 @@ typedef struct memopt_cuda_fp8_product { /* result = left_scale right_scale (lef
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm,
                                                                  const memopt_cuda_fp8_product *product,
                                                                  memopt_cuda_stream stream);
+
+/* @section api_cuda_muon : api_cuda_optim api_cuda_gemm
+   Muon on a device. An object steps there, by the calls of api_cuda_optim, when its desc has the device's products:
+       memopt_cuda_muon muon;                                       (yours, as long as the optimizer)
+       desc.kind = MEMOPT_OPTIM_MUON;
+       desc.muon = memopt_cuda_muon_products(&muon, gemm, MEMOPT_TYPE_BF16);
+   Tensors and groups are those of api_muon. With the same u, momenta, skipped elements and what weights and momenta are
+   rounded by are the CPU's bits; what is orthogonal is of cuBLASLt's products, whose sums have an order of their own.
+   Scratch     memopt_cuda_optim_scratch() counts, of the largest matrix, twice its elements and, of the smaller of its
+               sides, two squares, all as `products`; and 16 bytes for each 64 Ki elements. The object has none of it.
+   Parts       A matrix is one slice, held whole or not at all: else MEMOPT_ERR_UNSUPPORTED. Its apply does all of it;
+               measure and join come before, and launch nothing.
+   Refused     with what api_cuda_optim says, before anything is launched: MEMOPT_ERR_ARGUMENT (no gemm, or one of
+               another device than the current one), MEMOPT_CUDA_ERR_TYPE (BF16 on a card below 8.0), _NO_ALGORITHM. */
+
+typedef struct memopt_cuda_muon { /* filled in by memopt_cuda_muon_products(); outlives the optimizer, does not move */
+    uint64_t own[12];             /* private */
+} memopt_cuda_muon;
+
+/**
+ * Muon of a device, for memopt_optim_desc.muon; called again with the same `muon` it gives an object another gemm.
+ *
+ * gemm      whose stream is that of the steps; `deterministic` for the same bits in every run. NULL: bytes can be told,
+ *           and objects made, but not stepped
+ * products  BF16, as torch has it, or F32
+ * returns   what lies in `muon`; NULL for a muon that is NULL, for any other type, and with MEMOPT_CUDA_ONLY_ADAMW. An
+ *           object with it is MEMOPT_ERR_UNSUPPORTED on the host
+ */
+MEMOPT_CUDA_API const memopt_muon *memopt_cuda_muon_products(memopt_cuda_muon *muon, memopt_cuda_gemm *gemm,
+                                                             memopt_type products);
 
 /* @section api_cuda_linear : api_cuda_gemm api_cuda_layer api_cuda_fp8
    Linear layers. type and weight_type are the same, and gradient_type is that or float: else MEMOPT_CUDA_ERR_TYPE.
@@ -4439,9 +4470,10 @@ PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, mem
 #  define MEMOPT_I_CUDA_OPTIM_BF16     8
 #endif
 
-/* families of kinds; ANY: a kernel that asks the table */
+/* families of kinds; ANY: a kernel that asks the table, which names none of Muon's: the momentum, which writes u where
+   others have weights, and the step of weights by a u that stands where others have the momentum */
 enum { OPTIM_ANY = -1, OPTIM_ADAM, OPTIM_LAMB, OPTIM_SGD, OPTIM_LION,
-       OPTIM_ADAFACTOR, OPTIM_RMSPROP };
+       OPTIM_ADAFACTOR, OPTIM_RMSPROP, OPTIM_MUON, OPTIM_MUON_WEIGHTS };
 
 #ifdef MEMOPT_CUDA_ONLY_ADAMW
 enum { OPTIM_OTHERS = OPTIM_ADAM };
@@ -4592,6 +4624,12 @@ CU_DEVICE void optim_put16(void *p, const uint32_t *code, uint64_t i, unsigned p
     optim_put<2>(p, raw, i, plus, n, whole);
 }
 
+CU_DEVICE void optim_put_nearest(void *p, const float *x, uint64_t i, unsigned plus, uint64_t n, int whole) {
+    const bf16_t *type = NULL;
+    const uint32_t raw[2] = { two_exact(type, x[0], x[1]), two_exact(type, x[2], x[3]) };
+    optim_put<2>(p, raw, i, plus, n, whole);
+}
+
 CU_DEVICE void optim_put8(void *p, uint32_t four, uint64_t i, unsigned plus, uint64_t n, int whole) {
     optim_put<1>(p, &four, i, plus, n, whole);
 }
@@ -4692,10 +4730,12 @@ CU_DEVICE void optim_load(optim_raw *raw, const optim_table &t, int k, uint64_t 
 
     if (optim_gradients<FORM>(t) == MEMOPT_TYPE_F32) optim_get<4>(raw->g, s.gradients, i, plus, n, whole);
     else optim_get<2>(raw->g, s.gradients, i, plus, n, whole);
-    if (weights == MEMOPT_I_WEIGHTS_F32 || weights == MEMOPT_I_WEIGHTS_F32_BF16)
-        optim_get<4>(raw->w, s.weights, i, plus, n, whole);
-    else optim_get<2>(raw->w, s.weights, i, plus, n, whole);
-    if (weights == MEMOPT_I_WEIGHTS_SPLIT) optim_get<2>(raw->extra, s.extra, i, plus, n, whole);
+    if (KIND != OPTIM_MUON) {
+        if (weights == MEMOPT_I_WEIGHTS_F32 || weights == MEMOPT_I_WEIGHTS_F32_BF16)
+            optim_get<4>(raw->w, s.weights, i, plus, n, whole);
+        else optim_get<2>(raw->w, s.weights, i, plus, n, whole);
+        if (weights == MEMOPT_I_WEIGHTS_SPLIT) optim_get<2>(raw->extra, s.extra, i, plus, n, whole);
+    }
     if (CODES != OPTIM_FLOATS) {
         if (first) optim_get<1>(raw->m, s.moment[0], i, plus, n, whole);
         if (second) optim_get<1>(raw->v, s.moment[1], i, plus, n, whole);
@@ -4753,9 +4793,7 @@ CU_DEVICE void optim_store_exact(const optim_table &t, int k, uint32_t format, c
         optim_put32(s.weights, w, i, plus, s.count, whole);
     if (format == MEMOPT_I_WEIGHTS_F32) return;
     if (format == MEMOPT_I_WEIGHTS_F32_BF16) {
-        const bf16_t *type = NULL;
-        const uint32_t nearest[2] = { two_exact(type, w[0], w[1]), two_exact(type, w[2], w[3]) };
-        optim_put<2>(s.extra, nearest, i, plus, s.count, whole);
+        optim_put_nearest(s.extra, w, i, plus, s.count, whole);
         return;
     }
     CU_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_i_float_bits(w[e]) & 0xffff;
@@ -4779,6 +4817,12 @@ CU_DEVICE void optim_store_weights(const optim_table &t, int k, uint32_t format,
     optim_noisy<4 * VECTORS>(code, w, bits);
     CU_UNROLL for (j = 0; j < VECTORS; ++j)
         optim_put<2>(t.slice[k].weights, code + 2 * j, i, plus + (unsigned)j * OPTIM_APART, t.slice[k].count, whole);
+}
+
+/* Muon's u of four elements, in what is multiplied: floats, or bfloat16 to nearest. */
+CU_DEVICE void optim_store_u(const optim_table &t, int k, const float *u, uint64_t i, unsigned plus, int whole) {
+    if (t.weights == MEMOPT_I_WEIGHTS_F32) optim_put32(t.slice[k].weights, u, i, plus, t.slice[k].count, whole);
+    else optim_put_nearest(t.slice[k].weights, u, i, plus, t.slice[k].count, whole);
 }
 
 /* ---- one element ---- */
@@ -4810,6 +4854,8 @@ template <int KIND> CU_DEVICE void optim_one(const memopt_i_update_rule &rule, o
     if (KIND == OPTIM_ADAM) memopt_i_v1_update(r, &q);
     if (KIND == OPTIM_LAMB) memopt_i_v1_direction(r, &q);
     if (KIND == OPTIM_LION) memopt_i_v1_lion(r, &q);
+    if (KIND == OPTIM_MUON) memopt_i_v1_sgd(r, &q);
+    if (KIND == OPTIM_MUON_WEIGHTS) q.u = &x->m;
     if (KIND == OPTIM_SGD) {
         if (x->first) memopt_i_v1_sgd(r, &q);
         else {
@@ -4839,7 +4885,7 @@ template <int KIND> CU_DEVICE void optim_one(const memopt_i_update_rule &rule, o
             memopt_i_v1_adafactor_finish(r, &q);
         }
     }
-    if (KIND != OPTIM_ADAM && KIND != OPTIM_ADAFACTOR) memopt_i_v1_axpy(r, &q);
+    if (KIND != OPTIM_ADAM && KIND != OPTIM_ADAFACTOR && KIND != OPTIM_MUON) memopt_i_v1_axpy(r, &q);
 }
 
 /* ---- root and quotient of numbers in the middle of the range, which need no look at each ---- */
@@ -5001,9 +5047,10 @@ CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_tabl
     unsigned skipped = 0;
     int fine, e;
 
-    optim_weights4(w, format, raw);
+    if (KIND != OPTIM_MUON) optim_weights4(w, format, raw);
     optim_gradients4(g, optim_gradients<FORM>(t), raw.g);
     CU_UNROLL for (e = 0; e < 4; ++e) {
+        if (KIND == OPTIM_MUON) w[e] = 0; /* there is a decay in the formula */
         one[e].w = w[e];
         one[e].g = g[e];
         one[e].m = x->m[e];
@@ -5042,7 +5089,7 @@ CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_tabl
                 ++skipped;
             }
         }
-        optim_count(t, skipped);
+        if (KIND != OPTIM_MUON_WEIGHTS) optim_count(t, skipped); /* there it is, with the momentum */
     } else {
         optim_any_four(kind, rule, one);
         if (!fine) {
@@ -5065,7 +5112,10 @@ CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_tabl
             x->m[e] = x->v[e] = 0;
         }
     }
-    optim_store_weights<1>(t, k, format, w, &raw, i, plus, whole);
+    if (KIND == OPTIM_MUON) {
+        const float u[4] = { one[0].u, one[1].u, one[2].u, one[3].u };
+        optim_store_u(t, k, u, i, plus, whole);
+    } else optim_store_weights<1>(t, k, format, w, &raw, i, plus, whole);
     if (kind == OPTIM_ADAFACTOR && !s.columns) optim_put32(s.moment[1], x->v, i, plus, s.count, whole);
 }
 
@@ -5106,7 +5156,7 @@ CU_DEVICE void optim_floats4(const optim_raw &raw, const optim_table &t, int k, 
     optim_moments4(x.m, first, bf16, raw.m);
     optim_moments4(x.v, second || (kind == OPTIM_ADAFACTOR && !s.columns), second && bf16, raw.v);
     optim_step4<KIND, FORM>(&x, raw, t, k, rule, i, plus, whole, scale, 0, optim_adam_known(rule));
-    if (first) optim_store_moments(t, k, 0, bf16, x.m, i, plus, whole);
+    if (first && KIND != OPTIM_MUON_WEIGHTS) optim_store_moments(t, k, 0, bf16, x.m, i, plus, whole);
     if (second) optim_store_moments(t, k, 1, bf16, x.v, i, plus, whole);
 }
 
@@ -5123,7 +5173,7 @@ CU_DEVICE void optim_floats_tile(const optim_table &t, int k, const memopt_i_upd
         if (all || i + plus < n)
             optim_load<KIND, OPTIM_FLOATS, FORM>(&raw[j], t, k, i, plus, all ? all : aligned && i + plus + 4 <= n);
     }
-    if (optim_weights<FORM>(t) == MEMOPT_I_WEIGHTS_BF16)
+    if (KIND != OPTIM_MUON && optim_weights<FORM>(t) == MEMOPT_I_WEIGHTS_BF16)
         optim_noises<4 * OPTIM_THREADS>(raw, optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS), t.slice[k].place + i, all);
     CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 4u * OPTIM_THREADS * (unsigned)j;
@@ -5328,7 +5378,7 @@ static __global__ void __launch_bounds__(OPTIM_CODED / 4) optim_coded_kernel(con
 
     if (optim_stopped(t)) return;
     if (i < count) optim_load<KIND, CODES, OPTIM_MIXED>(&raw, t, k, first, i, whole);
-    if (t.weights == MEMOPT_I_WEIGHTS_BF16) optim_noise4(raw.noise,
+    if (KIND != OPTIM_MUON && t.weights == MEMOPT_I_WEIGHTS_BF16) optim_noise4(raw.noise,
         optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS), s.place + first + i);
     optim_tables<CODES>(t.codes, level, grid);
     if (threadIdx.x < 2 * half) maximum[threadIdx.x] = 0;
@@ -5981,6 +6031,15 @@ PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) adafactor_keep_kernel(co
               is free again. With floats 16 bytes an element cross the bus, half of them each way, and 4 with 8 bits.
    Invariant  Everything is checked before the first launch. begin changes the object when its launch has succeeded. */
 
+struct optim_call;
+
+/* What section cuda_muon steps matrices with, behind memopt_muon.device. */
+struct optim_muon {
+    size_t   (*bytes_fn)(const memopt_optim_desc *d, const memopt_optim_tensor *t); /* of scratch; SIZE_MAX: too many */
+    status_t (*check_fn)(const optim_call *c, size_t tensor); /* before anything has been launched */
+    status_t (*step_fn)(const optim_call *c, size_t tensor);
+};
+
 struct optim_parts { /* of the scratch, each at a multiple of 256 bytes */
     optim_control *control;
     optim_codes   *codes;
@@ -5988,7 +6047,8 @@ struct optim_parts { /* of the scratch, each at a multiple of 256 bytes */
     optim_terms *by;
     double *mean, *sums;
     double *groups;           /* two for each of group_count */
-    size_t  sum_count, group_count, bytes;
+    unsigned char *muon;      /* the matrix that is under way */
+    size_t  sum_count, group_count, muon_bytes, bytes;
 };
 
 struct optim_call { /* what a call works with */
@@ -6010,8 +6070,16 @@ PRUNED void optim_lay_out(size_t tensors, optim_parts *p, memopt_carver *c) {
     p->mean = (double *)memopt_carve(c, tensors, sizeof *p->mean, 256);
     p->sums = (double *)memopt_carve(c, p->sum_count, sizeof *p->sums, 256);
     p->groups = (double *)memopt_carve(c, p->group_count, 2 * sizeof *p->groups, 256);
+    p->muon = (unsigned char *)memopt_carve(c, p->muon_bytes, 1, 256);
     (void)memopt_carve(c, 0, 1, 256);
     p->bytes = c->bytes;
+}
+
+PRUNED const optim_muon *optim_muon_of(const memopt_optim_desc *d) { return (const optim_muon *)d->muon->device; }
+
+/* The kind of all that is stepped by tables of slices: beside Muon's matrices, AdamW's. */
+PRUNED memopt_optim_kind optim_kind_of(const memopt_optim_desc *d) {
+    return d->kind == MEMOPT_OPTIM_MUON ? MEMOPT_OPTIM_ADAMW : d->kind;
 }
 
 /* How many sums and groups the scratch has room for, and its bytes; of a desc with its defaults. */
@@ -6020,14 +6088,16 @@ PRUNED status_t optim_count(const memopt_optim_desc *d, optim_parts *p) {
     memopt_i_tensor_part part;
     size_t max = 0, all = 0, i;
 
-    p->sum_count = 0;
-    if (d->kind == MEMOPT_OPTIM_MUON) return MEMOPT_ERR_UNSUPPORTED; /* the host's alone */
+    p->sum_count = p->muon_bytes = 0;
+    if (d->kind == MEMOPT_OPTIM_MUON && !optim_muon_of(d)) return MEMOPT_ERR_UNSUPPORTED; /* see optim_left_in() */
     for (i = 0; i < d->tensor_count && memopt_i_kind_measures(d->kind); ++i) {
         const memopt_optim_tensor *t = &d->tensors[i];
         const size_t columns = memopt_i_adafactor_columns(t);
         size_t groups = 0;
 
         memopt_i_tensor_fill(d, t, &part);
+        if (part.kind == MEMOPT_OPTIM_MUON && part.held)
+            p->muon_bytes = memopt_i_max(p->muon_bytes, optim_muon_of(d)->bytes_fn(d, t));
         if (d->kind == MEMOPT_OPTIM_ADAFACTOR)
             groups = adafactor_groups(columns ? columns : memopt_i_adafactor_slice_alignment(d, t), part.held);
         max = memopt_i_max(max, groups);
@@ -6050,18 +6120,18 @@ PRUNED status_t optim_uncut(memopt_optim *o) {
     return 0;
 }
 
-/* What MEMOPT_CUDA_ONLY_ADAMW leaves out. */
+/* What MEMOPT_CUDA_ONLY_ADAMW leaves out; and Muon of the CPU. */
 PRUNED status_t optim_left_in(memopt_optim *o) {
-#ifdef MEMOPT_CUDA_ONLY_ADAMW
     const memopt_optim_desc *d = &o->desc;
+#ifdef MEMOPT_CUDA_ONLY_ADAMW
     const int adam = d->kind == MEMOPT_OPTIM_ADAMW || d->kind == MEMOPT_OPTIM_ADAM;
 
     if (!adam || d->state == MEMOPT_STATE_BNB || (d->state == MEMOPT_STATE_8BIT && d->block != 256))
         return memopt_i_optim_fail(o, MEMOPT_ERR_UNSUPPORTED,
                                    "MEMOPT_CUDA_ONLY_ADAMW has left out this kind, state or block");
-#else
-    (void)o;
 #endif
+    if (d->kind == MEMOPT_OPTIM_MUON && !optim_muon_of(d))
+        return memopt_i_optim_fail(o, MEMOPT_ERR_UNSUPPORTED, "muon is the CPU's: take memopt_cuda_muon_products()");
     return 0;
 }
 
@@ -6073,9 +6143,9 @@ PRUNED status_t optim_call_of(optim_call *c, memopt_optim *o, const void *d_scra
 
     if (!o) return MEMOPT_CUDA_ERR_NULL;
     s = pointer(d_scratch, 256);
+    if (!s) s = optim_left_in(o);
     if (!s) s = optim_count(&o->desc, &c->at);
     if (!s && bytes < c->at.bytes) s = MEMOPT_ERR_BUFFER;
-    if (!s) s = optim_left_in(o);
     if (!s) s = optim_uncut(o);
     if (s) return s;
     optim_lay_out(o->desc.tensor_count, &c->at, &carver);
@@ -6123,22 +6193,23 @@ PRUNED uint32_t optim_family(memopt_optim_kind kind) {
 PRUNED void optim_batch_of(const optim_call *c, optim_batch *b, int mode, memopt_state_format format) {
     optim_table *t = &b->table;
     const memopt_optim *o = c->o;
+    const memopt_optim_kind kind = optim_kind_of(&o->desc);
 
     memset(b, 0, sizeof *b);
-    if (!memopt_i_kind_moments(&o->desc, o->desc.kind)) format = MEMOPT_STATE_F32; /* nothing is coded */
+    if (!memopt_i_kind_moments(&o->desc, kind)) format = MEMOPT_STATE_F32; /* nothing is coded */
     b->mode = mode;
     b->format = (int)format;
     t->control = c->at.control;
     t->codes = c->at.codes;
     t->pace = c->at.pace;
     t->chunk = o->chunk;
-    t->kind = (uint32_t)o->desc.kind;
-    t->family = optim_family(o->desc.kind);
+    t->kind = (uint32_t)kind;
+    t->family = optim_family(kind);
     t->weights = (uint32_t)memopt_i_weights_of(&o->desc);
     t->gradients = (uint32_t)o->desc.gradients;
     t->state = (uint32_t)format;
     t->block = (uint32_t)o->desc.block;
-    t->moments = (uint32_t)memopt_i_kind_moments(&o->desc, o->desc.kind);
+    t->moments = (uint32_t)memopt_i_kind_moments(&o->desc, kind);
     t->by = optim_by_of(c);
     t->stops = (uint32_t)(o->fused || o->by_device);
     if (mode == OPTIM_MEASURE) t->tile = (uint32_t)o->chunk;
@@ -6222,7 +6293,7 @@ PRUNED void optim_slice_of(const optim_call *c, size_t tensor, size_t at, size_t
         s->moment[1] =
             f.columns ? (void *)((float *)(void *)(sums + f.first_row + at / f.columns) + 1) : (void *)(view.rows + at);
         s->scale[1] = f.columns ? (float *)(void *)(sums + f.rows) + 1 : NULL;
-    } else if (memopt_i_kind_measures(o->desc.kind))
+    } else if (part->sum_count)
         s->sums = optim_sums_of(c, tensor) + 2 * ((t->first + at) / o->chunk);
     s->place = (uint64_t)t->first + at;
     s->count = count;
@@ -6401,7 +6472,7 @@ PRUNED status_t optim_pass(const optim_call *c, int mode, size_t tensor, size_t 
     return s ? s : optim_flush(c, &b);
 }
 
-/* f: NULL, or whose states come from the host and go back. */
+/* f: NULL, or whose states come from the host and go back. Muon's matrices are none of its slices. */
 PRUNED status_t optim_pass_all(const optim_call *c, int mode, offload_pass *f) {
     const memopt_state_format formats[2] = { c->o->desc.state, MEMOPT_STATE_F32 };
     optim_batch own;
@@ -6412,12 +6483,16 @@ PRUNED status_t optim_pass_all(const optim_call *c, int mode, offload_pass *f) {
 
     for (k = 0; k < (memopt_i_is_coded(c->o->desc.state) ? 2 : 1) && !s; ++k) { /* small tensors keep floats */
         optim_batch_of(c, b, mode, formats[k]);
-        for (i = 0; i < c->o->desc.tensor_count; ++i)
-            for (at = 0; c->o->parts[i].format == formats[k] && at < c->o->parts[i].held && !s; at += n) {
-                n = c->o->parts[i].held - at;
+        for (i = 0; i < c->o->desc.tensor_count; ++i) {
+            const memopt_i_tensor_part *part = &c->o->parts[i];
+
+            if (part->format != formats[k] || part->kind == MEMOPT_OPTIM_MUON) continue;
+            for (at = 0; at < part->held && !s; at += n) {
+                n = part->held - at;
                 if (f) n = memopt_i_min(n, f->tile);
                 s = f ? offload_add(f, i, at, n) : optim_add(c, b, i, at, n);
             }
+        }
         if (!s) s = f ? offload_flush(f) : optim_flush(c, b);
     }
     return s;
@@ -6774,7 +6849,7 @@ PRUNED status_t optim_begin_terms(const optim_call *c, const memopt_optim_run *r
     size_t i;
 
     memset(&r, 0, sizeof r);
-    r.kind = (uint32_t)d->kind;
+    r.kind = (uint32_t)optim_kind_of(d);
     r.seed = d->seed;
     r.step = run->step;
     for (; r.first < d->tensor_count && !s; r.first += i) {
@@ -6795,12 +6870,34 @@ PRUNED status_t optim_begin_terms(const optim_call *c, const memopt_optim_run *r
     return s;
 }
 
+/* Of all matrices: can they be multiplied? */
+PRUNED status_t optim_matrices_check(const optim_call *c) {
+    status_t s = 0;
+    size_t i;
+
+    for (i = 0; i < c->o->desc.tensor_count && !s; ++i)
+        if (c->o->parts[i].kind == MEMOPT_OPTIM_MUON && c->o->parts[i].held)
+            s = optim_muon_of(&c->o->desc)->check_fn(c, i);
+    return s;
+}
+
+PRUNED status_t optim_matrices(const optim_call *c) {
+    status_t s = 0;
+    size_t i;
+
+    for (i = 0; i < c->o->desc.tensor_count && !s; ++i)
+        if (c->o->parts[i].kind == MEMOPT_OPTIM_MUON && c->o->parts[i].held)
+            s = optim_muon_of(&c->o->desc)->step_fn(c, i);
+    return s;
+}
+
 PRUNED status_t optim_begin(const optim_call *c, const memopt_optim_run *run, const optim_known &known) {
     const size_t count = memopt_i_optim_sum_count(c->o);
     status_t s = memopt_i_optim_begin_check(c->o, run, MEMOPT_I_STATES_ON_DEVICE);
 
     if (!s && known.bytes && run->gradient_factor != 0)
         s = memopt_i_optim_fail(c->o, MEMOPT_ERR_ARGUMENT, "the run has a gradient factor, and the device another");
+    if (!s) s = optim_matrices_check(c);
     if (!s)
         s = CU_RUN(optim_begin_kernel<>, memopt_i_ceil_div(count, OPTIM_THREADS) + 1, OPTIM_THREADS, 0, c->stream,
                    c->at.control, c->at.codes, c->at.sums, count, optim_codes_of(c->o));
@@ -6823,7 +6920,7 @@ PUBLIC status_t api::memopt_cuda_optim_measure(memopt_optim *optim, size_t tenso
         s = memopt_i_optim_fail(optim, MEMOPT_ERR_STATE,
                                 "this kind does not measure, or the tensor is measured already");
     if (!s) s = ready();
-    if (s) return s;
+    if (s || optim->desc.kind == MEMOPT_OPTIM_MUON) return s; /* its apply measures: there is room for one matrix */
     if (optim->desc.kind != MEMOPT_OPTIM_ADAFACTOR) return optim_pass(&c, OPTIM_MEASURE, tensor, at, count);
     if (!optim->parts[tensor].phase && !memopt_i_adafactor_is_matrix(&optim->desc.tensors[tensor])) return 0;
     adafactor_begin(&c, &b);
@@ -6879,7 +6976,7 @@ PUBLIC status_t api::memopt_cuda_optim_join(memopt_optim *optim, size_t tensor, 
         (void)adafactor_add(&c, &b, tensor, 0, part->held);
         if (part->held && (part->phase || memopt_i_adafactor_is_matrix(&optim->desc.tensors[tensor])))
             s = adafactor_join(&c, &b, part->phase);
-    } else s = optim_trust_run(&c, tensor, tensor + 1);
+    } else if (optim->desc.kind != MEMOPT_OPTIM_MUON) s = optim_trust_run(&c, tensor, tensor + 1);
     if (s) return s;
     *again = ++part->phase < part->phases;
     return 0;
@@ -6901,7 +6998,8 @@ PUBLIC status_t api::memopt_cuda_optim_apply(memopt_optim *optim, size_t tensor,
         (void)adafactor_add(&c, &b, tensor, 0, optim->parts[tensor].held);
         s = adafactor_run(&c, &b, ADAFACTOR_MEANS);
     }
-    if (!s) s = optim_pass(&c, OPTIM_APPLY, tensor, at, count);
+    if (!s && optim->parts[tensor].kind == MEMOPT_OPTIM_MUON) s = optim_muon_of(&optim->desc)->step_fn(&c, tensor);
+    else if (!s) s = optim_pass(&c, OPTIM_APPLY, tensor, at, count);
     if (!s) optim->parts[tensor].applied += count;
     return s;
 }
@@ -6978,7 +7076,8 @@ PRUNED status_t optim_all(const optim_call *c) {
         s = adafactor_all(c, ADAFACTOR_FIRST);
         if (!s) s = adafactor_all(c, ADAFACTOR_SECOND);
         if (!s) s = adafactor_all(c, ADAFACTOR_MEANS);
-    } else if (memopt_i_kind_measures(o->desc.kind)) {
+    } else if (o->desc.kind == MEMOPT_OPTIM_MUON) s = optim_matrices(c);
+    else if (memopt_i_kind_measures(o->desc.kind)) {
         s = optim_pass_all(c, OPTIM_MEASURE, NULL);
         if (!s) s = optim_trust_run(c, 0, o->desc.tensor_count);
     }
@@ -11117,6 +11216,7 @@ typedef struct matrix_product {
     memopt_cuda_gemm_batch batch;    /* count 0 = 1 */
     int               epilogue;      /* cublasLtEpilogue_t; 0 = none */
     const void       *onto;          /* p.accumulate: NULL = the result, or what the product is added to instead */
+    float             factor, onto_factor; /* of the product, and of what it is added to; 0 = 1 */
     void             *bias, *aux;    /* the epilogue's: read or written */
     size_t            aux_stride;
     int               bias_type;     /* cudaDataType */
@@ -11430,8 +11530,8 @@ PRUNED status_t gemm_begin(const matrix_product *q, cudaStream_t stream) {
 /* ---- a product ---- */
 /* Only its algorithm where `plan_only`; else it is launched. Everything about it has been checked. */
 PRUNED status_t gemm_run(memopt_cuda_gemm *g, const matrix_product *q, int plan_only, cudaStream_t stream) {
-    const float one = 1;
-    const float begin = q->p.accumulate ? 1.0f : 0.0f;
+    const float factor = q->factor != 0 ? q->factor : 1.0f;
+    const float begin = !q->p.accumulate ? 0.0f : q->onto_factor != 0 ? q->onto_factor : 1.0f;
     shape_entry *e;
     status_t s;
 
@@ -11439,7 +11539,7 @@ PRUNED status_t gemm_run(memopt_cuda_gemm *g, const matrix_product *q, int plan_
     if (!q->p.depth) return plan_only || q->p.accumulate ? 0 : gemm_begin(q, stream);
     if ((s = gemm_find(g, q, &e)) != 0 || plan_only) return s;
     if ((s = gemm_point(e, q)) != 0) return s;
-    s = blas(cublasLtMatmul(g->handle, &e->desc, &one, q->p.right, &e->a, q->p.left, &e->b, &begin,
+    s = blas(cublasLtMatmul(g->handle, &e->desc, &factor, q->p.right, &e->a, q->p.left, &e->b, &begin,
                             q->onto ? q->onto : q->p.result, &e->d, q->p.result, &e->d, &e->algorithm,
                             g->desc.d_workspace, e->workspace, stream));
     g->counts.products += !s;
@@ -11616,6 +11716,312 @@ PUBLIC status_t api::memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm, const
     }
     if ((s = gemm_ready(gemm)) != 0) return s;
     return gemm_run(gemm, &q, 0, stream);
+}
+
+/* @section cuda_muon : cuda_optim cuda_scale cuda_gemm cuda_base api_cuda_muon
+   Muon: u of a matrix by the kernels of optimizers, Newton-Schulz by cuBLASLt, the weights by those kernels again.
+   Rule       See section `muon` of memopt.h. With n the elements of a matrix and s the smaller of its sides:
+                u = X          the momentum steps, where others have weights u is written          4 to 14 bytes of n
+                norm           three launches of section cuda_scale, whose order of a sum is fixed        2 or 4 of n
+                X = X / norm   in place                                                                   4 or 8 of n
+                A = X X^T      5 times, as the next two; of what is transposed where X is tall         2 s n products
+                B = b A + c A A   both factors are cuBLASLt's alpha and beta                           2 s^3 products
+                Y = a X + B X     and X and Y change places                                            2 s n products
+                w              the momentum's kernel, which reads X where others have the momentum  8 to 18 bytes of n
+   Memory     X and Y, both whole: a product that adds in place would read what its other blocks have written. Strips
+              of X, as on the CPU, would halve that, by smaller products and a copy of each; all other memory of a step
+              is for a whole model, this for one matrix.
+   Symmetric  A and B are, but products are made whole: half of 2 s^3 and of one 2 s n is less than cuBLASLt loses with
+              parts of a matrix.
+   Skipped    Elements whose gradient is not finite: found in both passes, counted in the first. 0 in u, so 0 in X.
+   Known      What only the device knows is in the optimizer's terms, made for AdamW at begin: a launch of one thread
+              makes the matrix's of it. A step that is stopped, or left out, multiplies what lies in X, and stores none
+              of it. */
+
+#ifndef MEMOPT_CUDA_ONLY_ADAMW
+enum { MUON_THREADS = 256, MUON_VECTOR = 8 };
+
+struct muon_products { /* in memopt_cuda_muon */
+    memopt_muon       host; /* first: what a desc points to */
+    optim_muon        device;
+    memopt_cuda_gemm *gemm;
+};
+
+static_assert(sizeof(muon_products) <= sizeof(memopt_cuda_muon), "it has room");
+
+struct muon_matrix { /* that is under way, and its scratch */
+    const optim_call *call;
+    const muon_products *products;
+    const memopt_optim_tensor *tensor;
+    memopt_i_tensor_part part; /* with the rule of this matrix */
+    memopt_type type;
+    size_t rows, columns, side;
+    optim_terms *by;           /* what only the device knows of the rule */
+    memopt_gradient_total *total;
+    memopt_cuda_gradient_sum *pieces;
+    unsigned char *x, *next, *square, *polynomial; /* X, Y, A, B */
+};
+
+PRUNED size_t muon_pieces(const muon_matrix *m) {
+    return 1 + memopt_i_ceil_div(m->rows * m->columns, MEMOPT_I_SCALE_PIECE);
+}
+
+PRUNED void muon_lay_out(muon_matrix *m, memopt_carver *c) {
+    const size_t size = memopt_type_bytes(m->type);
+
+    m->by = (optim_terms *)memopt_carve(c, 1, sizeof *m->by, 256);
+    m->total = (memopt_gradient_total *)memopt_carve(c, 1, sizeof *m->total, 256);
+    m->pieces = (memopt_cuda_gradient_sum *)memopt_carve(c, muon_pieces(m), sizeof *m->pieces, 256);
+    m->x = (unsigned char *)memopt_carve(c, m->rows * m->columns, size, 256);
+    m->next = (unsigned char *)memopt_carve(c, m->rows * m->columns, size, 256);
+    m->square = (unsigned char *)memopt_carve(c, m->side, m->side * size, 256);
+    m->polynomial = (unsigned char *)memopt_carve(c, m->side, m->side * size, 256);
+    (void)memopt_carve(c, 0, 1, 256);
+}
+
+PRUNED void muon_shape(muon_matrix *m, memopt_type type, const memopt_optim_tensor *t) {
+    memset(m, 0, sizeof *m);
+    m->type = type;
+    m->tensor = t;
+    m->rows = t->count / t->columns;
+    m->columns = t->columns;
+    m->side = memopt_i_min(m->rows, m->columns);
+}
+
+PRUNED size_t muon_scratch(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
+    memopt_carver c = memopt_carver_begin(NULL);
+    muon_matrix m;
+
+    muon_shape(&m, d->muon->type, t);
+    muon_lay_out(&m, &c);
+    return c.overflow ? SIZE_MAX : c.bytes;
+}
+
+PRUNED size_t muon_no_bytes(const memopt_optim_desc *d, const memopt_optim_tensor *t) { /* of the host */
+    (void)d;
+    (void)t;
+    return 0;
+}
+
+PRUNED void muon_begin(muon_matrix *m, const optim_call *c, size_t tensor) {
+    memopt_carver carver = memopt_carver_begin(c->at.muon);
+
+    muon_shape(m, c->o->desc.muon->type, &c->o->desc.tensors[tensor]);
+    muon_lay_out(m, &carver);
+    m->call = c;
+    m->products = (const muon_products *)(const void *)c->o->desc.muon;
+    m->part = c->o->parts[tensor];
+    memopt_i_muon_rule(&m->part, m->tensor);
+}
+
+/* ---- products ---- */
+/* A by X, B by A, Y by X and B. */
+PRUNED void muon_products_of(const muon_matrix *m, matrix_product *q) {
+    const size_t other = memopt_i_max(m->rows, m->columns);
+    const int tall = m->rows > m->columns;
+    const matrix x = { m->x, m->columns, m->type, 0, 0 };
+    const matrix turned = { m->x, m->columns, m->type, 1, 0 };
+    const matrix square = { m->square, m->side, m->type, 0, 0 };
+    const matrix polynomial = { m->polynomial, m->side, m->type, 0, 0 };
+    const matrix next = { m->next, m->columns, m->type, 0, 0 };
+    const double a = 3.4445;
+    const double b = -4.7750;
+    const double c = 2.0315;
+
+    q[0] = product_of(m->side, m->side, other, tall ? turned : x, tall ? x : turned, square);
+    q[1] = product_of(m->side, m->side, m->side, square, square, polynomial);
+    q[2] = product_of(m->rows, m->columns, m->side, tall ? x : polynomial, tall ? polynomial : x, next);
+    q[1].p.accumulate = q[2].p.accumulate = 1;
+    q[1].onto = m->square;
+    q[1].onto_factor = (float)b;
+    q[1].factor = (float)c;
+    q[2].onto = m->x;
+    q[2].onto_factor = (float)a;
+}
+
+/* Whether the gemm can do it: algorithms are found before anything is launched. */
+PRUNED status_t muon_check(const optim_call *c, size_t tensor) {
+    matrix_product q[3];
+    muon_matrix m;
+    memopt_cuda_gemm *gemm;
+    status_t s;
+
+    muon_begin(&m, c, tensor);
+    gemm = m.products->gemm;
+    if (!gemm)
+        return memopt_i_optim_fail(c->o, MEMOPT_ERR_ARGUMENT, "muon has no gemm: give memopt_cuda_muon_products() one");
+    if (gemm_dimension(m.rows) || gemm_dimension(m.columns))
+        return memopt_i_optim_fail_at(c->o, MEMOPT_ERR_OVERFLOW, "the matrix has a side of 2^31 or more", tensor);
+    s = gemm_types(gemm, m.type, m.type);
+    if (s) return s;
+    s = gemm_ready(gemm);
+    if (s == MEMOPT_ERR_ARGUMENT)
+        return memopt_i_optim_fail(c->o, MEMOPT_ERR_ARGUMENT, "muon's gemm is of another device than the current one");
+    muon_products_of(&m, q);
+    for (int i = 0; i < 3 && !s; ++i) s = gemm_run(gemm, &q[i], 1, c->stream);
+    return s;
+}
+
+/* ---- X, of norm 1 ---- */
+PRUNED __device__ __forceinline__ float muon_norm(const float *, double squares) { return (float)sqrt(squares); }
+
+PRUNED __device__ __forceinline__ float muon_norm(const bf16_t *, double squares) { /* as torch has it */
+    return memopt_from_bf16(memopt_to_bf16((float)sqrt(squares)));
+}
+
+template <class T> static __global__ void __launch_bounds__(MUON_THREADS)
+muon_scale_kernel(T *x, uint64_t n, const memopt_gradient_total *total, float eps) {
+    MEMOPT_I_CUDA_SHARED(float, inverse, [1]);
+    const uint64_t at = ((uint64_t)blockIdx.x * MUON_THREADS + threadIdx.x) * MUON_VECTOR;
+    const unsigned left = left_of<MUON_VECTOR>(n, at);
+    row_span<T, MUON_VECTOR> span;
+    float f[MUON_VECTOR];
+
+    if (threadIdx.x == 0) {
+        const float norm = muon_norm(x, total->squares);
+        inverse[0] = memopt_i_quotient(1, norm > eps ? norm : eps);
+    }
+    span_get(&span, x + at, left, true);
+    __syncthreads();
+    span_floats(f, span);
+    CU_UNROLL for (int i = 0; i < MUON_VECTOR; ++i) f[i] = memopt_i_times(f[i], inverse[0]);
+    span_put_floats<T, MUON_VECTOR>(x + at, f, left, true);
+}
+
+PRUNED status_t muon_normalize(const muon_matrix *m) {
+    const size_t n = m->rows * m->columns;
+    const size_t blocks = memopt_i_ceil_div(n, MUON_THREADS * MUON_VECTOR);
+    const float eps = m->part.rule.eps;
+    memopt_gradient u;
+    memopt_gradients list;
+    status_t s;
+
+    memset(&u, 0, sizeof u);
+    memset(&list, 0, sizeof list);
+    u.values = m->x;
+    u.count = n;
+    u.type = m->type;
+    list.tensors = &u;
+    list.count = 1;
+    list.scratch = m->pieces;
+    list.scratch_bytes = muon_pieces(m) * sizeof *m->pieces;
+    s = memopt_cuda_gradients_measure(&list, m->total, NULL, m->call->stream);
+    if (s) return s;
+    if (m->type == MEMOPT_TYPE_F32)
+        return CU_RUN(muon_scale_kernel<float>, blocks, MUON_THREADS, 0, m->call->stream, (float *)(void *)m->x, n,
+                      m->total, eps);
+    return CU_RUN(muon_scale_kernel<bf16_t>, blocks, MUON_THREADS, 0, m->call->stream, (bf16_t *)(void *)m->x, n,
+                  m->total, eps);
+}
+
+PRUNED status_t muon_orthogonalize(muon_matrix *m) {
+    status_t s = muon_normalize(m);
+
+    for (int round = 0; round < 5 && !s; ++round) {
+        unsigned char *const made = m->next;
+        matrix_product q[3];
+
+        muon_products_of(m, q);
+        for (int i = 0; i < 3 && !s; ++i) s = gemm_run(m->products->gemm, &q[i], 0, m->call->stream);
+        m->next = m->x;
+        m->x = made;
+    }
+    return s;
+}
+
+/* ---- momentum and weights ---- */
+PRUNED __global__ void __launch_bounds__(32) muon_terms_kernel(optim_terms *to, const optim_terms *of, double beta1,
+                                                               double weight_decay, double scale) {
+    optim_terms x = *of;
+    const memopt_i_muon_terms m = memopt_i_muon_terms_of(beta1, weight_decay, scale, x.gradient.y, x.rate);
+
+    x.gradient.y = m.factor;
+    x.gradient.z = 1;
+    x.step.x = m.step;
+    x.step.y = m.decay;
+    *to = x;
+}
+
+PRUNED status_t muon_terms(const muon_matrix *m, size_t tensor) {
+    const memopt_optim_group *g = &m->part.group;
+    const optim_terms *of = optim_by_of(m->call);
+
+    if (!of) return 0;
+    return CU_RUN(muon_terms_kernel<>, 1, 1, 0, m->call->stream, m->by, of + tensor, g->beta1, g->weight_decay,
+                  memopt_i_muon_scale(g, m->tensor));
+}
+
+/* All of the matrix as the only slice of a table, whose terms are its own. */
+PRUNED void muon_batch(const muon_matrix *m, size_t tensor, memopt_state_format format, optim_batch *b) {
+    optim_table *t = &b->table;
+
+    optim_batch_of(m->call, b, OPTIM_APPLY, format);
+    optim_slice_of(m->call, tensor, 0, m->part.held, &t->slice[0]);
+    t->slice[0].tensor = 0;
+    t->rule[0] = m->part.rule;
+    t->count = t->rules = 1;
+    if (t->by) t->by = m->by;
+    t->tile = memopt_i_is_coded(format) ? (uint32_t)(OPTIM_CODED / t->block * t->block) : (uint32_t)OPTIM_TILE;
+    b->tiles = memopt_i_ceil_div(m->part.held, t->tile);
+}
+
+PRUNED status_t muon_momentum(const muon_matrix *m, size_t tensor) {
+    const size_t gradients = 4 * memopt_type_bytes(m->call->o->desc.gradients);
+    const cudaStream_t stream = m->call->stream;
+    optim_batch b;
+
+    muon_batch(m, tensor, m->part.format, &b);
+    b.table.weights = m->type == MEMOPT_TYPE_F32 ? (uint32_t)MEMOPT_I_WEIGHTS_F32 : (uint32_t)MEMOPT_I_WEIGHTS_BF16;
+    b.table.slice[0].weights = m->x;
+    b.table.slice[0].aligned = !optim_misaligned(m->tensor->gradients, gradients);
+    if (memopt_i_is_coded(m->part.format))
+        return CU_RUN((optim_coded_kernel<OPTIM_MUON, OPTIM_8BIT>), b.tiles, OPTIM_CODED / 4, 0, stream, b.table);
+    return CU_RUN((optim_floats_kernel<OPTIM_MUON, OPTIM_MIXED>), b.tiles, OPTIM_THREADS, 0, stream, b.table);
+}
+
+PRUNED status_t muon_weights(const muon_matrix *m, size_t tensor) {
+    optim_batch b;
+
+    muon_batch(m, tensor, m->type == MEMOPT_TYPE_F32 ? MEMOPT_STATE_F32 : MEMOPT_STATE_BF16, &b);
+    b.table.slice[0].moment[0] = m->x;
+    return CU_RUN((optim_floats_kernel<OPTIM_MUON_WEIGHTS, OPTIM_MIXED>), b.tiles, OPTIM_THREADS, 0, m->call->stream,
+                  b.table);
+}
+
+PRUNED status_t muon_step(const optim_call *c, size_t tensor) {
+    muon_matrix m;
+    status_t s;
+
+    muon_begin(&m, c, tensor);
+    s = muon_terms(&m, tensor);
+    if (!s) s = muon_momentum(&m, tensor);
+    if (!s) s = muon_orthogonalize(&m);
+    return s ? s : muon_weights(&m, tensor);
+}
+#endif
+
+PUBLIC const memopt_muon *api::memopt_cuda_muon_products(memopt_cuda_muon *muon, memopt_cuda_gemm *gemm,
+                                                         memopt_type products) {
+#ifndef MEMOPT_CUDA_ONLY_ADAMW
+    muon_products *const p = (muon_products *)(void *)muon;
+
+    if (!muon || (products != MEMOPT_TYPE_F32 && products != MEMOPT_TYPE_BF16)) return NULL;
+    memset(muon, 0, sizeof *muon);
+    p->host.type = products;
+    p->host.check_fn = memopt_i_muon_check;
+    p->host.bytes_fn = muon_no_bytes;
+    p->host.device = &p->device;
+    p->device.bytes_fn = muon_scratch;
+    p->device.check_fn = muon_check;
+    p->device.step_fn = muon_step;
+    p->gemm = gemm;
+    return &p->host;
+#else
+    (void)muon;
+    (void)gemm;
+    (void)products;
+    return NULL;
+#endif
 }
 
 /* @section cuda_linear : cuda_base cuda_fp8 cuda_fused cuda_gemm cuda_layer api_cuda_linear

@@ -86,10 +86,16 @@ static memopt_status step_tensor(void *user, size_t tensor, const void *gradient
     card *c = (card *)user;
     memopt_optim_tensor *t = &c->e.m.tensors[tensor];
     const void *own = t->gradients;
-    memopt_cuda_status s;
+    int again = c->e.optim_desc.kind == MEMOPT_OPTIM_MUON && !t->adamw;
+    memopt_cuda_status s = 0;
 
     t->gradients = gradients;
-    s = memopt_cuda_optim_apply(c->e.optim, tensor, 0, t->count, c->d_scratch, c->scratch_bytes, NULL); /* cuda 4 */
+    while (again && !s) {
+        s = memopt_cuda_optim_measure(c->e.optim, tensor, 0, t->count, c->d_scratch, c->scratch_bytes, NULL);
+        if (!s) s = memopt_cuda_optim_join(c->e.optim, tensor, &again, c->d_scratch, c->scratch_bytes, NULL);
+    }
+    if (!s) /* cuda 4 */
+        s = memopt_cuda_optim_apply(c->e.optim, tensor, 0, t->count, c->d_scratch, c->scratch_bytes, NULL);
     t->gradients = own;
     return memopt_cuda_to_status(s);
 }
@@ -111,7 +117,7 @@ static int card_open(card *c, const options *o, size_t capacity) {
     if (push_results(c, o) || open_tape(c, o)) return 1;
     bytes = memopt_tape_get_stats(e->tape).peak;                         /* known before anything has run */
     e->peak = memopt_arena_get_stats(e->arena).used_low + card_aligned(bytes);
-    return capacity && (open_gemm(c) || open_host(c, o));
+    return capacity && (open_gemm(c, o) || open_host(c, o));
 }
 
 /* Bytes by dry run; 0, and a message: there is no such plan. */
@@ -375,8 +381,9 @@ static int ranks_of_cards_wrong(const options *o, int whole, char *message, size
 #endif
     REFUSE(o->ranks > 1 && !o->stage, "--stage 0 cuts nothing, which the cards of several ranks do not do: take 1, 2 "
            "or 3.");
-    REFUSE(o->ranks > 1 && whole, "--optimizer: lamb, lars and adafactor measure whole tensors, which a card does for "
-           "one rank alone: take adamw, or --ranks 1.");
+    REFUSE(o->ranks > 1 && (whole || o->optimizer == MEMOPT_OPTIM_MUON),
+           "--optimizer: lamb, lars, adafactor and muon measure whole tensors, which a card does for one rank alone: "
+           "take adamw, or --ranks 1.");
     REFUSE(o->ranks && (o->save || o->resume), "--%s: what ranks have on their cards is not saved here: leave it or "
            "--ranks out, or take train_gpt.", o->save ? "save" : "resume");
     REFUSE(o->ranks && o->fit, "--fit looks at one card alone: leave it or --ranks out.");
@@ -393,7 +400,6 @@ static int card_wrong(options *o, char *message, size_t capacity) {
         REFUSE(GIVEN(not_here[i]), "--%s is the CPU's: take train_gpt, or leave it out.",
                switch_rows[not_here[i]].name);
     REFUSE(o->model != MODEL_GPT, "--model %s is the CPU's: take train_gpt, or leave it out.", model_row_of(o)->name);
-    REFUSE(o->optimizer == MEMOPT_OPTIM_MUON, "--optimizer muon is the CPU's: take train_gpt, or adamw.");
     REFUSE(o->keep == KEEP_CONVENTIONAL, "--keep conventional is the CPU's: take train_gpt, or --keep arena.");
     REFUSE(GIVEN(ON_ATTENTION) && !o->lean_attention,
            "--attention full is the CPU's: a card never holds the matrix; leave it out, or take lean.");

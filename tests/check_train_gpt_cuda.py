@@ -31,6 +31,8 @@ BESIDE_CPU = [
     ("--optimizer adamw8 --validate 4", TURNS),
     ("--optimizer lamb", FP32),
     ("--optimizer adafactor --scale-lr 4", FP32),
+    ("--optimizer muon --fuse-step", TURNS),
+    ("--optimizer muon8 --weights bf16 --clip 1", BF16_BOUND),
     ("--weights bf16", BF16_BOUND),
     ("--weights split --optimizer adamw16", BF16_BOUND),
 ]
@@ -38,13 +40,14 @@ BESIDE_CPU = [
 SAME_BITS = [
     (TINY, ["", "--keep every:1", "--keep overhead:33", "--keep budget:{less}",
             "--fuse-step --keep overhead:50"]),
+    (TINY + ["--optimizer", "muon"], ["", "--fuse-step --keep overhead:33"]),
     (BF16, ["", "--keep every:1", "--fuse-step --keep overhead:33"]),
 ]
 REFUSED = {
     "--model vit --context 25": "--model vit is the CPU's: take train_gpt, or leave it out.",
     "--ranks 2 --stage 0": "--stage 0 cuts nothing, which the cards of several ranks do not do: take 1, 2 or 3.",
-    "--ranks 2 --optimizer lars": "--optimizer: lamb, lars and adafactor measure whole tensors, which a card does for one "
-                                  "rank alone: take adamw, or --ranks 1.",
+    "--ranks 2 --optimizer muon": "--optimizer: lamb, lars, adafactor and muon measure whole tensors, which a card does "
+                                  "for one rank alone: take adamw, or --ranks 1.",
     "--ranks 2 --resume x": "--resume: what ranks have on their cards is not saved here: leave it or --ranks out, or take "
                             "train_gpt.",
     "--ranks 2 --replicas 2": "--replicas is the CPU's: take train_gpt, or leave it out.",
@@ -127,7 +130,8 @@ for base, rows in SAME_BITS:
         check(told is first or told["predicted_peak_bytes"] < first["predicted_peak_bytes"], f"{text}: no less memory")
 
 # A run that was stopped has the bits of one that never was; and a save is the same file on the card and on the CPU.
-for text in ["", "--optimizer adamw8 --accumulate 2 --dropout 0.1", "--weights split --optimizer adafactor --keep every:1"]:
+for text in ["", "--optimizer adamw8 --accumulate 2 --dropout 0.1", "--optimizer muon8",
+             "--weights split --optimizer adafactor --keep every:1"]:
     saved = os.path.join(FOLDER.name, "saved" + str(len(text)))
     switches = TINY + text.split()
     whole = run(CARD, switches)

@@ -14,6 +14,7 @@
 #include "test_cuda_fused.cu"
 #include "test_cuda_layer.cu"
 #include "test_cuda_gemm.cu"
+#include "test_cuda_muon.cu"
 #include "test_cuda_batchnorm.cu"
 #include "test_cuda_head.cu"
 #include "test_cuda_attention.cu"
@@ -39,6 +40,7 @@ int main(void) {
     test_cuda_fused();
     test_cuda_layer();
     test_cuda_gemm();
+    test_cuda_muon();
     test_cuda_batchnorm();
     test_cuda_head();
     test_cuda_attention();

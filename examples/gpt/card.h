@@ -20,6 +20,7 @@ typedef struct card {
     memopt_cuda_memory    memory;   /* of the device, behind e.source */
     memopt_cuda_transfer *transfer; /* between host and device, through pinned memory */
     memopt_cuda_gemm     *gemm;
+    memopt_cuda_muon      muon;     /* --optimizer muon: its products, by that gemm */
     /* of the host */
     void *gemm_table, *optim_table;
     void *stage;                    /* CARD_STAGE bytes of weights, and as many of their extra bits */
@@ -61,6 +62,11 @@ static int card_table(void **table, size_t bytes) { /* of the host, zeroed; 0: n
     return *table != NULL;
 }
 
+/* For a desc; of objects that have it already, with the gemm that is there by now. */
+static const memopt_muon *card_muon(card *c, memopt_optim_kind kind) {
+    return kind == MEMOPT_OPTIM_MUON ? memopt_cuda_muon_products(&c->muon, c->gemm, MEMOPT_TYPE_BF16) : NULL;
+}
+
 /* The object is the host's, where bytes are only counted, too: it tells what its states take. */
 static int push_optimizer(card *c, const options *o) {
     engine *e = &c->e;
@@ -71,6 +77,7 @@ static int push_optimizer(card *c, const options *o) {
     *d = describe_optimizer(e, o, NULL);
     d->tensors = e->m.tensors;
     d->tensor_count = e->m.tensor_count;
+    d->muon = card_muon(c, o->optimizer);
     d->error = &e->error;
     s = memopt_optim_bytes(d, &bytes);
     if (!s && !card_table(&c->optim_table, bytes)) s = MEMOPT_ERR_MEMORY;
@@ -104,7 +111,7 @@ static int push_results(card *c, const options *o) {
 }
 
 /* ---- what it takes to work there ---- */
-static int open_gemm(card *c) {
+static int open_gemm(card *c, const options *o) {
     memopt_cuda_gemm_desc d;
     memopt_cuda_status s;
     size_t bytes;
@@ -117,6 +124,7 @@ static int open_gemm(card *c) {
     if (!s && !card_table(&c->gemm_table, bytes)) s = MEMOPT_ERR_MEMORY;
     if (!s) s = memopt_cuda_gemm_create(&d, c->gemm_table, bytes, &c->gemm);
     c->e.m.shape.ops.gemm = c->gemm;
+    (void)card_muon(c, o->optimizer);
     return card_said(c, "cuBLASLt", s);
 }
 

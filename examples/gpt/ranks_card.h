@@ -132,10 +132,11 @@ static int rank_open_arena(rank *r, size_t capacity) {
 
 static void rank_describe_memory(rank *r, memopt_shard_desc *d) {
     d->device = &r->here.table;
+    d->optim.muon = card_muon(&r->here.c, d->optim.kind);
     d->pinned = r->here.pinned;
 }
 
-static int rank_ready_passes(rank *r) { return open_gemm(&r->here.c) || open_host(&r->here.c, &r->o); }
+static int rank_ready_passes(rank *r) { return open_gemm(&r->here.c, &r->o) || open_host(&r->here.c, &r->o); }
 
 static void rank_settle(rank *r, size_t counts) {
     if (!r->here.is_settled) (void)__atomic_add_fetch(r->here.settled, counts, __ATOMIC_RELEASE);

@@ -1747,7 +1747,8 @@ typedef struct memopt_optim_desc { /* zero it, then set what you need */
     size_t                     min_quantized;/* whole tensors with fewer elements keep float states; 0 = 4096 */
     uint64_t                   seed;         /* of stochastic rounding; errors of neighbouring steps cancel */
     const memopt_threads      *threads;      /* copied; NULL = the calling thread */
-    const memopt_muon         *muon;         /* MUON: memopt_muon_products(), which alone brings its code along */
+    const memopt_muon         *muon;         /* MUON: memopt_muon_products(), which alone brings its code along; on a
+                                                device its own */
     memopt_error              *error;        /* NULL, or filled in when a call with this desc fails; not kept */
 } memopt_optim_desc;
 
@@ -1852,6 +1853,7 @@ MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *optim, size_t ten
  * returns OK, ERR_ARGUMENT (step 0, a group that does not exist, a rate, beta, eps or factor outside its range, a
  *         pointer that is missing or misaligned), ERR_FORMAT (a state that was not begun, or of a tensor of another
  *         size, slice or shape; states of equal tensors cannot be told apart), ERR_STATE (a step has begun already),
+ *         ERR_UNSUPPORTED (MUON of a device),
  *         ERR_ARGUMENT for a kind that measures where a part does not begin and end as its sums do: memopt_shard steps
  *         such parts; nothing has changed then
  */

@@ -507,7 +507,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *dev
    All calls of a step are given the same scratch and go into the same stream, or into streams that wait for each other.
    Errors are those of the twins, with the reason in memopt_optim_error(); and MEMOPT_CUDA_ERR_NULL, _ALIGNMENT
    (scratch: to 256), MEMOPT_ERR_BUFFER (scratch is smaller than memopt_cuda_optim_scratch() says), what CUDA said, and
-   MEMOPT_ERR_UNSUPPORTED (LAMB, LARS, Adafactor: a part that begins or ends where slices to be measured may not).
+   MEMOPT_ERR_UNSUPPORTED (LAMB, LARS, Adafactor, Muon: a part that begins or ends where slices to be measured may not;
+   Muon of the CPU: see api_cuda_muon).
    A launch that fails in the middle of a step leaves what was launched before. A step in a captured graph repeats its
    own number, rates, corrections and random bits, which are arguments of its kernels: take _step_with_progress(). */
 
@@ -631,7 +632,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_offload_bytes(const memopt_
  * the CPU leaves alone until then. Not in a captured graph. Memory that is not pinned is right, but nothing runs beside
  * its copies.
  *
- * returns as memopt_cuda_optim_apply(); MEMOPT_ERR_UNSUPPORTED (LAMB, LARS, Adafactor), MEMOPT_ERR_ARGUMENT (a fused
+ * returns as memopt_cuda_optim_apply(); MEMOPT_ERR_UNSUPPORTED (kinds that measure), MEMOPT_ERR_ARGUMENT (a fused
  *         step), MEMOPT_ERR_STATE (something was applied already), MEMOPT_ERR_BUFFER (bytes), MEMOPT_CUDA_ERR_OVERLAP
  *         (tiles and scratch): then nothing has changed. When a copy or a launch fails nothing is on its way any more;
  *         tiles before it have been stepped, and one of them may not have come back
@@ -781,9 +782,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_shard_open(int device, memopt_cud
 
 /**
  * A device that adds and steps, too, for memopt_shard_device.kernels: all optimizers (those that measure whole tensors,
- * LAMB, LARS and Adafactor, of one rank), the sums floats. Every bit is the CPU's. A step waits for nothing; where one
- * inside backward is ended the host waits for the stream, since only the device knows whether a gradient was not
- * finite: the step is ERR_STATE then, and what was stepped before that gradient is stepped.
+ * LAMB, LARS, Adafactor and Muon, of one rank), the sums floats. Every bit is the CPU's, but of Muon's matrices. A step
+ * waits for nothing; where one inside backward is ended the host waits for the stream, since only the device knows
+ * whether a gradient was not finite: the step is ERR_STATE then, and what was stepped before that gradient is stepped.
  */
 MEMOPT_CUDA_API void memopt_cuda_shard_kernels(memopt_shard_kernels *out);
 

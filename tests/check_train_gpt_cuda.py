@@ -163,6 +163,7 @@ RANKED = [  # switches, and ranks and stages
     ("--units 3 --steps 1 --weights split --optimizer adamw8 --clip 0.5 --keep overhead:33", BF16_BOUND,
      [(1, 3), (2, 2)]),
     ("--units 2 --steps 1 --weights bf16 --fuse-step --dropout 0.1", BF16_BOUND, [(1, 1), (2, 3)]),
+    ("--units 2 --steps 2 --optimizer muon16", TURNS, [(1, 0), (1, 3)]),
 ]
 
 

@@ -246,12 +246,14 @@ static memopt_i_cuda::muon_matrix cuda_muon_matrix(cuda_muon_pair *p, size_t k, 
 static void cuda_muon_apply(cuda_muon_pair *p, size_t k) {
     memopt_optim *o = p->cpu.optim;
     const memopt_optim_tensor *t = &p->cpu.tensor[k];
+    const size_t launches = simulator_launches();
     memopt_i_cuda::optim_call call;
     int again = 0;
 
     if (!t->adamw) {
         CHECK(memopt_cuda_optim_measure(p->gpu.optim, k, 0, t->count, p->d_scratch, p->scratch_bytes, NULL) == 0);
         CHECK(memopt_cuda_optim_join(p->gpu.optim, k, &again, p->d_scratch, p->scratch_bytes, NULL) == 0 && !again);
+        CHECK(simulator_launches() == launches);
     }
     CHECK(memopt_cuda_optim_apply(p->gpu.optim, k, 0, t->count, p->d_scratch, p->scratch_bytes, NULL) == 0);
     CHECK(memopt_optim_applied(p->gpu.optim, k) == t->count);
@@ -363,9 +365,40 @@ static void cuda_muon_all_shapes(void) {
 
         s.match_rms = (int)(i % 3 == 1);
         s.offset = i % 2;
+        s.block = i > 7 ? 96 : 0; /* which does not divide a tile's 4096 */
         cuda_muon_shape(&s, cuda_muon_shapes[i][0], cuda_muon_shapes[i][1]);
         p = cuda_muon_open(&s);
         cuda_muon_steps(p, 2, (int)(i % 3), i);
+        cuda_muon_close(p);
+    }
+}
+
+/* What is multiplied, before it is: the CPU's bits, 0 where an element is skipped. */
+static void cuda_muon_u(void) {
+    for (int state = 0; state < 3; ++state) for (int type = 0; type < 2; ++type) for (int known = 0; known < 2; ++known) {
+        cuda_muon_spec s = cuda_muon_of((memopt_state_format)state, MEMOPT_I_WEIGHTS_F32, (memopt_type)type);
+        memopt_i_cuda::optim_call call;
+        memopt_i_cuda::muon_matrix m;
+        memopt_optim_group g[2];
+        memopt_optim_run run;
+        cuda_muon_pair *p;
+
+        s.nesterov = known;
+        s.offset = (size_t)state;
+        cuda_muon_shape(&s, 39, 61);
+        cuda_muon_groups(g, &s);
+        run = cuda_muon_run(g, 1);
+        run.gradient_factor = 2;
+        p = cuda_muon_open(&s);
+        cuda_muon_feed(p, 1, 1);
+        CHECK(memopt_optim_begin(p->cpu.optim, &run) == MEMOPT_OK);
+        CHECK(cuda_muon_begin(p, &run, known, 0) == 0);
+        CHECK(p->cpu.optim->desc.muon->measure_fn(p->cpu.optim, 0) == MEMOPT_OK);
+        m = cuda_muon_matrix(p, 0, &call);
+        CHECK(memopt_i_cuda::muon_terms(&m, 0) == 0 && memopt_i_cuda::muon_momentum(&m, 0) == 0);
+        CHECK(!cuda_muon_differs(p->cpu.optim->matrix, m.x, 39 * 61, memopt_type_bytes(s.products)));
+        CHECK(memopt_optim_skipped(p->cpu.optim) > 100);
+        CHECK(memopt_optim_end(p->cpu.optim) == MEMOPT_OK && memopt_cuda_optim_end(p->gpu.optim) == 0);
         cuda_muon_close(p);
     }
 }
@@ -825,7 +858,9 @@ static void cuda_muon_too_large(void) {
         CHECK(memopt_optim_bytes(&d, &bytes) == MEMOPT_OK);
         memory = memopt_i_system_alloc(NULL, bytes, 64);
         CHECK(memopt_optim_create(&d, memory, bytes, &o) == MEMOPT_OK);
+        simulator_fail_launch(1); /* there is none */
         CHECK(memopt_cuda_optim_step(o, &run, nowhere, SIZE_MAX / 2, NULL) == MEMOPT_ERR_OVERFLOW);
+        simulator_fail_launch(0);
         CHECK(test_error_says(memopt_optim_error(o), MEMOPT_ERR_OVERFLOW,
                               "tensor 0: the matrix has a side of 2^31 or more"));
         memopt_cuda_gemm_destroy(gemm);
@@ -980,6 +1015,7 @@ void test_cuda_muon(void);
 void test_cuda_muon(void) {
     RUN(cuda_muon_formats);
     RUN(cuda_muon_all_shapes);
+    RUN(cuda_muon_u);
     RUN(cuda_muon_wholes);
     RUN(cuda_muon_rule);
     RUN(cuda_muon_all_products);

@@ -539,6 +539,7 @@ static void muon_small(void) {
 }
 static void muon_refused(void) {
     muon_bench b; size_t bytes = 7; memopt_optim_group h = muon_group(1, 0); memopt_optim_run run = muon_run(&h, 1, 1);
+    memopt_muon device;
     CHECK(memopt_muon_products(MEMOPT_TYPE_F16) == NULL && memopt_muon_products((memopt_type)test_number_of(9)) == NULL);
     CHECK(memopt_muon_products(MEMOPT_TYPE_F32) != memopt_muon_products(MEMOPT_TYPE_BF16));
     muon_describe(&b, MEMOPT_TYPE_F32, MEMOPT_STATE_F32);
@@ -574,6 +575,14 @@ static void muon_refused(void) {
     CHECK(memopt_optim_step(b.optim, &run) == MEMOPT_OK);
     CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_OK && memopt_optim_apply_share(b.optim, 0, 1, NULL) == MEMOPT_ERR_UNSUPPORTED);
     CHECK(memopt_optim_end(b.optim) == MEMOPT_OK);
+    memopt_optim_close(b.optim);
+    device = *b.desc.muon;
+    device.device = &device;
+    b.desc.muon = &device;
+    CHECK(memopt_optim_open(&b.desc, NULL, &b.optim) == MEMOPT_OK);
+    CHECK(memopt_optim_step(b.optim, &run) == MEMOPT_ERR_UNSUPPORTED);
+    CHECK(test_error_says(memopt_optim_error(b.optim), MEMOPT_ERR_UNSUPPORTED,
+                          "muon is a device's, which has to step it"));
     muon_close(&b);
 }
 /* What is told beforehand is what is used: nothing behind it is touched, and a byte less is refused. */

@@ -1747,8 +1747,8 @@ typedef struct memopt_optim_desc { /* zero it, then set what you need */
     size_t                     min_quantized;/* whole tensors with fewer elements keep float states; 0 = 4096 */
     uint64_t                   seed;         /* of stochastic rounding; errors of neighbouring steps cancel */
     const memopt_threads      *threads;      /* copied; NULL = the calling thread */
-    const memopt_muon         *muon;         /* MUON: memopt_muon_products(), which alone brings its code along; on a
-                                                device its own */
+    const memopt_muon         *muon;         /* MUON: memopt_muon_products(), on a device memopt_cuda_muon_products(),
+                                                which alone bring its code along */
     memopt_error              *error;        /* NULL, or filled in when a call with this desc fails; not kept */
 } memopt_optim_desc;
 

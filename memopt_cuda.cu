@@ -512,7 +512,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *dev
    A launch that fails in the middle of a step leaves what was launched before. A step in a captured graph repeats its
    own number, rates, corrections and random bits, which are arguments of its kernels: take _step_with_progress(). */
 
-/** Bytes of device scratch: what was skipped, tables, sums and means. Kept from begin to end, and until _result(). */
+/** Bytes of device scratch: what was skipped, tables, sums and means, Muon's largest matrix. Kept from begin to end,
+    and until _result(). */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_scratch(const memopt_optim *optim, size_t *bytes);
 
 /** Begin the state of a tensor: header, and zero moments. */
@@ -1085,7 +1086,8 @@ typedef struct memopt_cuda_muon { /* filled in by memopt_cuda_muon_products(); o
 } memopt_cuda_muon;
 
 /**
- * Muon of a device, for memopt_optim_desc.muon; called again with the same `muon` it gives an object another gemm.
+ * Muon of a device, for memopt_optim_desc.muon. Called again between steps, with the same `muon`, it gives the object
+ * another gemm.
  *
  * gemm      whose stream is that of the steps; `deterministic` for the same bits in every run. NULL: bytes can be told,
  *           and objects made, but not stepped
@@ -4452,8 +4454,9 @@ PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, mem
                  nothing is provided for warps that part. 61 and 76 with what asks the cache, 71 and 87 before, and 28
                  warps over floats; not run on a card.
    Formats    Those of weights and gradients, and the kind, are a branch for four elements that all threads take alike;
-              only AdamW over floats, and AdamW in 8 bits over floats or bfloat16, are compiled by themselves. 8 kernels
-              instead of 350. Where all kinds are in one, all four are stepped, and those put back that may not be.
+              only AdamW over floats, AdamW in 8 bits over floats or bfloat16, and Muon are compiled by themselves. 11
+              kernels instead of 350. Where all kinds are in one, all four are stepped, and those put back that may not
+              be.
    Bits       The formulas are the kernels of memopt.h on one element, AdamW's once more for four and eight. A gradient
               that is not finite leaves its own element alone, as on the CPU, where the group is then done again one by
               one.
@@ -5051,7 +5054,7 @@ CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_tabl
     if (KIND != OPTIM_MUON) optim_weights4(w, format, raw);
     optim_gradients4(g, optim_gradients<FORM>(t), raw.g);
     CU_UNROLL for (e = 0; e < 4; ++e) {
-        if (KIND == OPTIM_MUON) w[e] = 0; /* there is a decay in the formula */
+        if (KIND == OPTIM_MUON) w[e] = 0; /* the formula adds a decay of it */
         one[e].w = w[e];
         one[e].g = g[e];
         one[e].m = x->m[e];
@@ -6025,7 +6028,9 @@ PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) adafactor_keep_kernel(co
               are any. A factor of 0 is a stop before the first.
    Scratch    Control and codes; a float, a double and those 80 bytes for each tensor; the sums, laid out as in the
               object; for Adafactor two doubles for each group of 256 elements, of as many tensors as fit 4 MiB: at
-              least one.
+              least one. Of Muon's matrices the largest one's.
+   Muon       Its matrices are stepped one by one, by functions that the object's desc brings along: who does not name
+              them does not compile them. All its other tensors are AdamW's.
    Offload    A tile is what one launch steps: slices of tensors, whole ones where they are small, until the memory of a
               tile is full. Their moments and scales are copied there, and there the slice's pointers point: kernels do
               not know. Tile k + 1 comes up while k is stepped and k - 1 goes down; an event a tile says when its memory
@@ -8087,6 +8092,8 @@ PRUNED memopt_status shard_scratch(void *user, const memopt_optim_desc *optim, s
     optim_parts parts;
     status_t s = memopt_i_optim_resolve(&checks, optim, &d);
 
+    if (!s && d.kind == MEMOPT_OPTIM_MUON && !optim_muon_of(&d))
+        s = memopt_i_refuse(&checks, MEMOPT_ERR_UNSUPPORTED, "muon", "is the CPU's: take memopt_cuda_muon_products()");
     if (!s) s = optim_count(&d, &parts);
     if (!s) *bytes = parts.bytes;
     return shard_told(user, s);
@@ -11722,22 +11729,22 @@ PUBLIC status_t api::memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm, const
 /* @section cuda_muon : cuda_optim cuda_scale cuda_gemm cuda_base api_cuda_muon
    Muon: u of a matrix by the kernels of optimizers, Newton-Schulz by cuBLASLt, the weights by those kernels again.
    Rule       See section `muon` of memopt.h. With n the elements of a matrix and s the smaller of its sides:
-                u = X          the momentum steps, where others have weights u is written          4 to 14 bytes of n
-                norm           three launches of section cuda_scale, whose order of a sum is fixed        2 or 4 of n
-                X = X / norm   in place                                                                   4 or 8 of n
-                A = X X^T      5 times, as the next two; of what is transposed where X is tall         2 s n products
-                B = b A + c A A   both factors are cuBLASLt's alpha and beta                           2 s^3 products
-                Y = a X + B X     and X and Y change places                                            2 s n products
-                w              the momentum's kernel, which reads X where others have the momentum  8 to 18 bytes of n
+                X = u             the momentum steps; u is written where others have weights    n: 6 to 16 bytes
+                norm of X         by section cuda_scale: a sum of a fixed order                   n: 2 or 4 bytes
+                X = X / norm      in place                                                        n: 4 or 8 bytes
+                A = X X^T         this and the next two 5 times; tall: X^T X                      2 s n operations
+                B = b A + c A A   the factors are cuBLASLt's alpha and beta                       2 s^3 operations
+                Y = a X + B X     tall: X B; then X and Y change places                           2 s n operations
+                w                 X is read where others have the momentum                        n: 8 to 20 bytes
    Memory     X and Y, both whole: a product that adds in place would read what its other blocks have written. Strips
               of X, as on the CPU, would halve that, by smaller products and a copy of each; all other memory of a step
               is for a whole model, this for one matrix.
-   Symmetric  A and B are, but products are made whole: half of 2 s^3 and of one 2 s n is less than cuBLASLt loses with
-              parts of a matrix.
+   Symmetric  A and B are, but products are made whole: cuBLASLt has none that makes a half, and strips of rows up to
+              the diagonal, as on the CPU, are many small ones.
    Skipped    Elements whose gradient is not finite: found in both passes, counted in the first. 0 in u, so 0 in X.
-   Known      What only the device knows is in the optimizer's terms, made for AdamW at begin: a launch of one thread
-              makes the matrix's of it. A step that is stopped, or left out, multiplies what lies in X, and stores none
-              of it. */
+   Known      What only the device knows is in the optimizer's terms, made for AdamW at begin; a launch of one thread
+              makes those of the matrix of them. A step that is stopped, or left out, multiplies whatever lies in X, and
+              no weight sees it. */
 
 #ifndef MEMOPT_CUDA_ONLY_ADAMW
 enum { MUON_THREADS = 256, MUON_VECTOR = 8 };

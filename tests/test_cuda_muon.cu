@@ -375,8 +375,9 @@ static void cuda_muon_all_shapes(void) {
 
 /* What is multiplied, before it is: the CPU's bits, 0 where an element is skipped. */
 static void cuda_muon_u(void) {
-    for (int state = 0; state < 3; ++state) for (int type = 0; type < 2; ++type) for (int known = 0; known < 2; ++known) {
-        cuda_muon_spec s = cuda_muon_of((memopt_state_format)state, MEMOPT_I_WEIGHTS_F32, (memopt_type)type);
+    for (int way = 0; way < 12; ++way) {
+        const int state = way / 4, known = way % 2;
+        cuda_muon_spec s = cuda_muon_of((memopt_state_format)state, MEMOPT_I_WEIGHTS_F32, (memopt_type)(way / 2 % 2));
         memopt_i_cuda::optim_call call;
         memopt_i_cuda::muon_matrix m;
         memopt_optim_group g[2];
@@ -787,6 +788,10 @@ static void cuda_muon_says(const cuda_muon_pair *p, const memopt_optim_run *run,
 static void cuda_muon_refused(void) {
     cuda_muon_spec s = cuda_muon_of(MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_BF16);
     memopt_cuda_optim_offload offload;
+    memopt_shard_kernels kernels;
+    memopt_cuda_shard shard = {};
+    memopt_optim_desc asked;
+    memopt_error error;
     memopt_optim_group g[2];
     memopt_optim_run run;
     cuda_muon_pair *p;
@@ -814,12 +819,26 @@ static void cuda_muon_refused(void) {
     CHECK(memopt_cuda_optim_step(p->cpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_ERR_UNSUPPORTED);
     CHECK(test_error_says(memopt_optim_error(p->cpu.optim), MEMOPT_ERR_UNSUPPORTED,
                           "muon is the CPU's: take memopt_cuda_muon_products()"));
+    memopt_cuda_shard_kernels(&kernels); /* of a shard */
+    asked = p->cpu.desc;
+    asked.error = &error;
+    CHECK(kernels.scratch_fn(&shard, &asked, &bytes) == MEMOPT_ERR_UNSUPPORTED && bytes == p->scratch_bytes);
+    CHECK(test_error_says(error, MEMOPT_ERR_UNSUPPORTED,
+                          "optim: muon is the CPU's: take memopt_cuda_muon_products()"));
+    bytes = 0;
+    CHECK(kernels.scratch_fn(&shard, &p->gpu.desc, &bytes) == MEMOPT_OK && bytes == p->scratch_bytes);
     CHECK(memopt_cuda_optim_step(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes - 1, NULL) == MEMOPT_ERR_BUFFER);
     g[0].beta1 = 0;
     cuda_muon_says(p, &run, MEMOPT_ERR_ARGUMENT, "group 0: nesterov is set without a momentum: beta1 is 0");
     g[0].beta1 = 0.95;
     CHECK(memopt_cuda_optim_begin(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == 0);
     memset(&offload, 0, sizeof offload);
+    CHECK(memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT_DEVICE, NULL, &offload.transfer) == 0);
+    CHECK(memopt_cuda_optim_offload_bytes(p->gpu.optim, &offload, &offload.bytes) == 0);
+    offload.d_tiles = test_device(offload.bytes);
+    CHECK(memopt_cuda_optim_apply_offloaded(p->gpu.optim, &offload, p->d_scratch, p->scratch_bytes, NULL)
+          == MEMOPT_ERR_UNSUPPORTED);
+    CHECK(memopt_cuda_transfer_destroy(offload.transfer) == 0);
     CHECK(memopt_cuda_optim_apply(p->gpu.optim, 0, 0, 120, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_ERR_STATE);
     CHECK(memopt_cuda_optim_measure(p->gpu.optim, 0, 0, 60, p->d_scratch, p->scratch_bytes, NULL)
           == MEMOPT_ERR_ARGUMENT);

@@ -180,6 +180,7 @@ static void json_refusals(void) {
         { "\"\\u12g4\"", "line 1, byte 1: this is no escape of JSON" },
         { "\"\\u12\"", "line 1, byte 1: this is no escape of JSON" },
         { "\"a\nb\"", "line 1, byte 2: a control character in a string" },
+        { "\"\x1F\"", "line 1, byte 1: a control character in a string" },
         { "\"\\ud800\"", "line 1, byte 1: half of a surrogate pair" },
         { "\"\\udc00\"", "line 1, byte 1: half of a surrogate pair" },
         { "\"\\ud800\\u0041\"", "line 1, byte 1: half of a surrogate pair" },

@@ -144,6 +144,9 @@ static void tok_decompositions(void) { /* there and back; how many are not compo
         kept += n == 1 && parts[0] == code;
     }
     CHECK(kept == 0x110000 - 0x800 - 1120 && length == 1135378 && changed == 13253);
+    parts[0] = 0xAC00;
+    parts[1] = 0x11A7; /* one before the first last letter of Hangul */
+    CHECK(unicode_compose(parts, 2) == 2);
 }
 
 static int tok_composes(const char *text, const char *want) {
@@ -192,7 +195,8 @@ static void tok_nfc(void) {
 /* ---- pieces ---- */
 static void tok_pieces(void) { /* with | between them */
     static const struct { tokeniser_pieces kind; const char *want; } cases[] = {
-        { TOKENISER_GPT2, "Hello| world|!" }, { TOKENISER_GPT2, "I|'m| you|'re|'|Said" },
+        { TOKENISER_GPT2, "Hello| world|!" }, { TOKENISER_GPT2, "I|'d|'s|'t|'ve|'ll" },
+        { TOKENISER_GPT2, "I|'m| you|'re|'|Said" },
         { TOKENISER_GPT2, "a|   | b" }, { TOKENISER_GPT2, "a|  | b" }, { TOKENISER_GPT2, "a|\n|b" },
         { TOKENISER_GPT2, "a| |\n|b" }, { TOKENISER_GPT2, "a|   " }, { TOKENISER_GPT2, " 123| 4|a|5" },
         { TOKENISER_GPT2, "(|a|).'|x" }, { TOKENISER_GPT2, "\xC3\xA9t\xC3\xA9| \xC2\xB2|\xE2\x82\xAC" },
@@ -201,7 +205,8 @@ static void tok_pieces(void) { /* with | between them */
         { TOKENISER_LLAMA3, "x|'\xC5\xBF|a" }, { TOKENISER_LLAMA3, "123|456|7" }, { TOKENISER_LLAMA3, "a|\n\n|b" },
         { TOKENISER_LLAMA3, "a|  \n \n|    | b" }, { TOKENISER_LLAMA3, "(a|(..[|b|.\n\n| | c" },
         { TOKENISER_LLAMA3, "\tx|\r\n|y" }, { TOKENISER_LLAMA3, "a| |1| !!?" }, { TOKENISER_LLAMA3, "a|  \n" },
-        { TOKENISER_LLAMA3, "'x|'''|s" }, { TOKENISER_QWEN2, "1|2|3|a" }, { TOKENISER_QWEN2, " |1| a|\xC2\xB2" },
+        { TOKENISER_LLAMA3, "'x|'''|s" }, { TOKENISER_LLAMA3, "a|\n|b|\r|c" },
+        { TOKENISER_LLAMA3, "a| \r|  | b" }, { TOKENISER_QWEN2, "1|2|3|a" }, { TOKENISER_QWEN2, " |1| a|\xC2\xB2" },
         { TOKENISER_DIGITS, "ab|12|.|3" }, { TOKENISER_DIGIT, "ab |1|2|.a|\xC2\xBD|\xD9\xA3" }
     };
     size_t i;
@@ -255,6 +260,8 @@ static void tok_byte_level(void) {
 
     tok_begin(&p);
     CHECK(tokeniser_size(&tok) == 15);
+    CHECK(tok.letters[33] == 33 && tok.letters[255] == 255 && tok.letters[0] == 0x100 && tok.letters[32] == 0x120);
+    CHECK(tok.letters[127] == 0x121 && tok.letters[160] == 0x142 && tok.letters[173] == 0x143);
     CHECK(tokeniser_id(&tok, "\xC4\xA0" "ab", 4) == 5);
     CHECK(tokeniser_id(&tok, "ab", 1) == 0 && tokeniser_id(&tok, "x", 1) == -1);
     CHECK(tok_gives("", 0, "") && tok_back(0, ""));
@@ -279,6 +286,12 @@ static void tok_byte_level(void) {
     CHECK(tok_gives("bc", 0, "13") && tok_gives("bca", 0, "1 2 0")); /* no merge makes bc, but it is a token */
     CHECK(tok_gives("-ab\n", 0, "14 4 12"));
     tok_end();
+    p.added = "{`id`:20,`content`:`bb`,`single_word`:true}"; /* is no token of the model */
+    p.vocab = "`a`:0,`b`:1,`1`:2,`aaaaa`:3";
+    p.merges = "";
+    tok_begin(&p);
+    CHECK(tok_gives("1bb", 0, "2 1 1") && tok_gives("bb", 0, "20") && tok_gives("aaaaa", 0, "3"));
+    tok_end();
 }
 
 static void tok_patterns(void) { /* each by its text */
@@ -302,11 +315,34 @@ static void tok_patterns(void) { /* each by its text */
 static void tok_two_ways(void) { /* to one token; a merge of what is merged already is passed over */
     tok_parts p = tok_gpt2();
 
-    p.vocab = "`x`:0,`y`:1,`z`:2,`xy`:3,`yz`:4,`xyz`:5,`w`:6,`xyzw`:7";
-    p.merges = "`y z`,`x yz`,`x y`,`xy z`,`xyz w`";
+    p.vocab = "`x`:0,`y`:1,`z`:2,`xy`:3,`yz`:4,`xyz`:5,`w`:6,`xyzw`:7,`xyxy`:8";
+    p.merges = "`y z`,`x yz`,`x y`,`xy z`,`xyz w`,`xy xy`";
     tok_begin(&p);
+    CHECK(tok_gives("xyxy", 0, "8") && tok_gives("xyxyxy", 0, "8 3"));
     CHECK(tok_gives("xyz", 0, "5") && tok_gives("xy", 0, "3") && tok_gives("xyzw", 0, "7"));
     CHECK(tok_gives("zyx", 0, "2 1 0"));
+    tok_end();
+}
+
+static int tok_is_cached(const char *text) {
+    const size_t n = strlen(text);
+    const tokeniser_cached *const c = &tok.cache[tokeniser_hash(text, n) % TOKENISER_CACHE];
+
+    return c->bytes == n && !memcmp(c->text, text, n);
+}
+
+static void tok_cache(void) { /* 4096 words, of which many have one place: each comes back */
+    tok_parts p = tok_gpt2();
+    size_t i, k;
+
+    tok_begin(&p);
+    for (i = 0; i < 3 * 4096; ++i) {
+        char text[13] = "";
+
+        for (k = 0; k < 12; ++k) text[k] = i >> k & 1 ? 'a' : 'b';
+        tok_ids.count = 0;
+        CHECK_AT(!tokeniser_encode(&tok, text, 12, 0, &tok_ids) && tok_back(0, text), i);
+    }
     tok_end();
 }
 
@@ -320,7 +356,8 @@ static void tok_long_pieces(void) { /* longer than what is cached, and a megabyt
     if (!text) return;
     tok_begin(&p);
     CHECK(tok_gives("aaaaaaaaaaaaaaaaaaaaaaaaa", 0, "10 10 10 10 10 10 10 10 10 10 10 10 0"));
-    CHECK(tok_gives("bbbbbbbbbbb", 0, "1 1 1 1 1 1 1 1 1 1 1") && tok_gives("bbbbbbbbbbb", 0, "1 1 1 1 1 1 1 1 1 1 1"));
+    CHECK(tok_gives("bbbbbbbbbb", 0, "1 1 1 1 1 1 1 1 1 1") && tok_is_cached("bbbbbbbbbb"));
+    CHECK(tok_gives("bbbbbbbbbbb", 0, "1 1 1 1 1 1 1 1 1 1 1") && !tok_is_cached("bbbbbbbbbbb"));
     memset(text, 'a', n);
     tok_ids.count = 0;
     CHECK(!tokeniser_encode(&tok, text, n, 0, &tok_ids) && tok_ids.count == 500001);
@@ -391,7 +428,7 @@ static void tok_characters(void) {
     tok_end();
     p.options = "`type`:`BPE`,`unk_token`:`<none>`,";
     tok_begin(&p);
-    CHECK(tok_gives("ab", 0, "10") && tokeniser_encode(&tok, "ab\n", 3, 0, &tok_ids) && tok_ids.count == 1);
+    CHECK(tok_gives("ab", 0, "10") && tokeniser_encode(&tok, "ab ab\n", 6, 0, &tok_ids) && tok_ids.count == 1);
     CHECK(tok_says("a character has no token, and unk_token is not in the vocabulary"));
     tok_end();
     p.merges = "`a b`,`a " MARK "`,`" MARK " a`"; /* one that crosses a blank, so that no piece ends there */
@@ -399,6 +436,22 @@ static void tok_characters(void) {
     p.merges = "`a b`,`a " MARK "`";
     tok_begin(&p);
     CHECK(tok_gives("a a b", 0, "6 13 13 8"));
+    tok_end();
+    p.options = "`byte_fallback`:true,"; /* what stands for a byte is merged like all else */
+    p.vocab = "`<0x0A>`:0,`a`:1,`<0x0A>a`:2,`" MARK "`:3";
+    p.merges = "`<0x0A> a`";
+    tok_begin(&p);
+    CHECK(tok_gives("\na", 0, "3 2") && tok_gives("a\na\n", 0, "3 1 2 0"));
+    tok_end();
+}
+
+static void tok_steps(void) { /* one that changes nothing stands between two that do */
+    tok_parts p = tok_gpt2();
+
+    p.normalizer = "{`type`:`Sequence`,`normalizers`:[{`type`:`Replace`,`pattern`:{`String`:`x`},`content`:`ab`},"
+                   "{`type`:`NFC`},{`type`:`Replace`,`pattern`:{`String`:`ba`},`content`:`--`}]}";
+    tok_begin(&p);
+    CHECK(tok_gives("xxb", 0, "0 14 14 1 1") && tok_gives("ab", 0, "4"));
     tok_end();
 }
 
@@ -410,6 +463,7 @@ static void tok_metaspace(void) {
         { TOK_METASPACE(",`prepend_scheme`:`first`,`split`:false"), "ab  ab", "10 6 10" },
         { TOK_METASPACE(",`prepend_scheme`:`first`,`split`:false"), "ab<s>ab", "10 1 9" },
         { TOK_METASPACE(",`prepend_scheme`:`first`,`split`:false"), "<s>ab", "1 9" },
+        { TOK_METASPACE(",`prepend_scheme`:`first`,`split`:false"), "<s>ab<s>", "1 9 1" },
         { TOK_METASPACE(",`prepend_scheme`:`never`,`split`:true"), "ab ab", "9 10" },
         { TOK_METASPACE(",`prepend_scheme`:`never`,`add_prefix_space`:false"), "ab", "9" }
     };
@@ -483,11 +537,14 @@ static void tok_normalized(void) { /* added tokens are looked for behind the nor
 
 static void tok_around(void) {
     tok_parts p = tok_llama();
+    size_t count;
 
     p.post_processor = TOK_TEMPLATE(TOK_SPECIAL("<s>") "," TOK_TEXT "," TOK_SPECIAL("e"),
         "`<s>`:{`id`:`<s>`,`ids`:[1],`tokens`:[`<s>`]},`e`:{`id`:`e`,`ids`:[2,7],`tokens`:[`</s>`,`a`]}");
     tok_begin(&p);
     CHECK(tok_gives("ab", TOKENISER_ADD_SPECIAL, "1 10 2 7") && tok_gives("ab", 0, "10"));
+    CHECK(tokeniser_around(&tok, 0, &count)[0] == 1 && count == 1);
+    CHECK(tokeniser_around(&tok, 1, &count)[1] == 7 && count == 2);
     CHECK(tok_gives("", TOKENISER_ADD_SPECIAL, "1 2 7"));
     tok_end();
     p.post_processor = "{`type`:`Sequence`,`processors`:[" TOK_BYTES "," TOK_TEMPLATE(TOK_SPECIAL("b") "," TOK_TEXT,
@@ -516,6 +573,7 @@ static void tok_refusals(void) {
     static const tok_refusal bytes[] = {
         TOK_SET(normalizer, "{`type`:`NFKC`}", "normalizer: type NFKC is not known"),
         TOK_SET(normalizer, "{`type`:`NFC`,`x`:1}", "normalizer: member `x` is not known"),
+        TOK_SET(normalizer, "{`type`:`NFC`,`type\\u0000`:1}", "normalizer: member `type` is not known"),
         TOK_SET(normalizer, "{}", "normalizer: a type is missing"),
         TOK_SET(normalizer, "7", "normalizer: a type is missing"),
         TOK_SET(normalizer, "{`type`:`Sequence`,`normalizers`:7}", "normalizer: normalizers is no list"),
@@ -738,6 +796,8 @@ static void test_tokeniser(void) {
     RUN(tok_byte_level);
     RUN(tok_patterns);
     RUN(tok_two_ways);
+    RUN(tok_steps);
+    RUN(tok_cache);
     RUN(tok_long_pieces);
     RUN(tok_not_utf8);
     RUN(tok_characters);

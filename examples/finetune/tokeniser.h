@@ -55,6 +55,8 @@ static inline void tokeniser_close(tokeniser *t);
 static inline size_t tokeniser_size(const tokeniser *t);
 /** The id of a token by its text in the file, say "<|im_start|>"; -1: there is none. */
 static inline int32_t tokeniser_id(const tokeniser *t, const char *text, size_t bytes);
+/** The ids that TOKENISER_ADD_SPECIAL puts in front (0) or at the end (1); *count may be 0, and NULL returned. */
+static inline const int32_t *tokeniser_around(const tokeniser *t, int at_end, size_t *count);
 /** Appends the ids of a text of at most 1 GiB. 0, or 1 with a reason in t->message, and `out` as it was. */
 static inline int tokeniser_encode(tokeniser *t, const char *text, size_t bytes, int flags, tokeniser_ids *out);
 /** Appends the bytes of ids, also where they are no UTF-8. 0, or 1 with a reason in t->message, and `out` as it was. */
@@ -319,6 +321,11 @@ static inline int32_t tokeniser_id(const tokeniser *t, const char *text, size_t 
 }
 
 static inline size_t tokeniser_size(const tokeniser *t) { return t->size; }
+
+static inline const int32_t *tokeniser_around(const tokeniser *t, int at_end, size_t *count) {
+    *count = t->around[at_end != 0].count;
+    return t->around[at_end != 0].ids;
+}
 
 /* The code point at p, of text that is known to be UTF-8; returns its bytes. */
 static inline size_t tokeniser_code(const char *p, uint32_t *code) {
@@ -720,7 +727,7 @@ static inline int tokeniser_nfc(tokeniser *t, const char *p, size_t n, tokeniser
         }
         if (tokeniser_compose(t, p + before, i - before, out)) return 1;
         *changed = 1;
-        before = done = i;
+        done = i;
         bytes = 0;
     }
     return *changed && tokeniser_append(t, out, p + done, n - done);

@@ -17,7 +17,7 @@ static inline int tokeniser_only(tokeniser *t, const tokeniser_file *f, uint32_t
         const char *const name = json_name(f, i, &n);
 
         snprintf(word, sizeof word, " %.60s ", name);
-        if (n > 60 || strlen(name) != n || !strstr(names, word))
+        if (strlen(name) != n || !strstr(names, word))
             return tokeniser_refuse(t, "%s: member \"%.60s\" is not known", where, name);
     }
     return 0;

@@ -429,7 +429,7 @@ static int open_model(tuner *t) {
     return model_open_tables(m);
 }
 
-static int work(tuner *t) {
+static int work(tuner *t) { /* the exit status */
     const options *o = t->o;
     char path[2048];
     reason *why = &t->m.why;
@@ -455,7 +455,7 @@ static int work(tuner *t) {
     if (o->threads > 1 && failed(why, "--threads", memopt_thread_pool_create(NULL, (int)o->threads, &t->pool))) return 1;
     if (open_model(t) || open_prompt(t)) return 1;
     if (o->plan) return plan_tell_frontier(&t->m, o->disk != NULL);
-    return begin_run(t) || train(t);
+    return begin_run(t) ? 1 : train(t);
 }
 
 int main(int argc, char **argv) {

@@ -50,7 +50,8 @@ static const float *generate_floats(const void *from, memopt_type type, size_t n
 /* A head of the one row there is, over what is kept, itself included. */
 static void generate_attend(const generator *g, size_t block, const memopt_attention *a, size_t head) {
     const size_t kv = transformer_kv_width(&g->m->shape), rows = g->held + 1, w = a->width;
-    const size_t at = head / (a->heads / a->kv_heads) * w, first = a->window && a->window < rows ? rows - a->window : 0;
+    const size_t shared = a->kv_heads ? a->heads / a->kv_heads : 1; /* heads with these keys */
+    const size_t at = head / shared * w, first = a->window && a->window < rows ? rows - a->window : 0;
     const unsigned char *keys = g->cache + 2 * block * generate_plane(g), *values = keys + generate_plane(g);
     const float *query = generate_floats(transformer_at(a->queries, head * w, a->type), a->type, w, g->row);
     float largest = -INFINITY, sum = 0, out[CONFIG_HEAD_MAX];

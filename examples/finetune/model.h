@@ -9,6 +9,7 @@
              tape: model_plan() goes round until both fit. */
 #ifndef FINETUNE_MODEL_H
 #define FINETUNE_MODEL_H
+#include <time.h>
 #include "folder.h"
 
 enum { SECTOR = 4096 /* where slow weights begin */, GRAIN = 256 };
@@ -572,6 +573,21 @@ static int model_push(model *m) {
     return failed(&m->why, "the memory", memopt_arena_error(m->arena).status);
 }
 
+/* A process that was killed may hold its file for a moment, until the system has ended what it had under way. */
+static memopt_status model_open_store(const memopt_store_desc *s, memopt_store **store) {
+    memopt_status status = memopt_store_create(s, store);
+#if defined(__unix__) || defined(__APPLE__)
+    const struct timespec moment = { 0, 100000000 };
+    int i;
+
+    for (i = 0; i < 30 && status == MEMOPT_ERR_STATE; ++i) {
+        (void)nanosleep(&moment, NULL);
+        status = memopt_store_create(s, store);
+    }
+#endif
+    return status;
+}
+
 /* path: of the store, if anything is slow. */
 static int model_open(model *m, const char *path, int reopen) {
     memopt_arena_desc a;
@@ -587,7 +603,7 @@ static int model_open(model *m, const char *path, int reopen) {
     s.error = a.error = &m->why.error;
     s.reopen = reopen;
     a.source = &m->source;
-    if (m->slow && failed(&m->why, path, memopt_store_create(&s, &m->store))) return 1;
+    if (m->slow && failed(&m->why, path, model_open_store(&s, &m->store))) return 1;
     if (failed(&m->why, "the memory", memopt_source_pages(NULL, &m->source))) return 1;
     a.capacity = round_up(m->arena_bytes, m->source.granularity);
     if (failed(&m->why, "the memory", memopt_arena_create(&a, &m->arena)) || model_push(m) || model_open_tapes(m)) return 1;

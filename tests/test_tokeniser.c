@@ -411,7 +411,7 @@ static void tok_characters(void) {
     tok_parts p = tok_llama();
 
     tok_begin(&p);
-    CHECK(tok_gives("ab", 0, "10") && tok_back(0, "ab") && tok_back(TOKENISER_GO_ON, " ab"));
+    CHECK(tok_gives("ab", 0, "10") && tok_back(0, "ab") && tok_back(TOKENISER_CONTINUE, " ab"));
     CHECK(tok_gives("ab ab", 0, "10 10") && tok_back(0, "ab ab"));
     CHECK(tok_gives(" ab", 0, "6 10") && tok_back(0, " ab"));      /* the rank of two marks is higher */
     CHECK(tok_gives("  a", 0, "12 6 7") && tok_back(0, "  a"));
@@ -445,13 +445,33 @@ static void tok_characters(void) {
     tok_end();
 }
 
+#define TOK_REPLACE(from, to) "{`type`:`Replace`,`pattern`:{`String`:`" from "`},`content`:`" to "`}"
+#define TOK_GROWS TOK_REPLACE("x", "111111111111111111111111111111111111111111111111")
+#define TOK_DOUBLES TOK_REPLACE("x", "xx")
+
 static void tok_steps(void) { /* one that changes nothing stands between two that do */
     tok_parts p = tok_gpt2();
 
-    p.normalizer = "{`type`:`Sequence`,`normalizers`:[{`type`:`Replace`,`pattern`:{`String`:`x`},`content`:`ab`},"
-                   "{`type`:`NFC`},{`type`:`Replace`,`pattern`:{`String`:`ba`},`content`:`--`}]}";
+    p.normalizer = "{`type`:`Sequence`,`normalizers`:[" TOK_REPLACE("x", "ab") ",{`type`:`NFC`},"
+                   TOK_REPLACE("ba", "---") "]}";
     tok_begin(&p);
-    CHECK(tok_gives("xxb", 0, "0 14 14 1 1") && tok_gives("ab", 0, "4"));
+    CHECK(tok_gives("xxb", 0, "0 14 14 14 1 1") && tok_gives("ab", 0, "4"));
+    tok_end();
+    p.normalizer = TOK_GROWS; /* 10 bytes would be 480: 16 times as many and 64 are allowed */
+    tok_begin(&p);
+    CHECK(tok_gives("1", 0, "11") && !tokeniser_encode(&tok, "11", 2, 0, &tok_ids));
+    CHECK(tokeniser_encode(&tok, "xxxxxxxxxx", 10, 0, &tok_ids));
+    CHECK(tok_says("Replace makes a text more than 16 times as long"));
+    tok_end();
+    p.normalizer = "{`type`:`Sequence`,`normalizers`:[" TOK_DOUBLES "," TOK_DOUBLES "," TOK_DOUBLES "," TOK_DOUBLES ","
+                   TOK_DOUBLES "]}"; /* 32 times */
+    tok_begin(&p);
+    CHECK(!tokeniser_encode(&tok, "xxxx", 4, 0, &tok_ids) && tokeniser_encode(&tok, "xxxxx", 5, 0, &tok_ids));
+    CHECK(tok_says("the normalizer makes a text more than 16 times as long"));
+    tok_end();
+    p.normalizer = TOK_REPLACE("1111111111222222222233333333334444444444555555555566666666667777", "1");
+    tok_begin(&p);
+    CHECK(tok_gives("1111111111222222222233333333334444444444555555555566666666667777", 0, "11"));
     tok_end();
 }
 
@@ -483,7 +503,7 @@ static void tok_metaspace(void) {
         p.decoder = i ? TOK_METASPACE(",`prepend_scheme`:`never`") : TOK_METASPACE("");
         tok_begin(&p);
         for (k = tok_ids.count = 0; k < 3; ++k) CHECK(!tokeniser_push(&tok, &tok_ids, k < 2 ? 12 : 10));
-        CHECK_AT(tok_back(0, i ? "     ab" : "   ab") && tok_back(TOKENISER_GO_ON, "     ab"), i);
+        CHECK_AT(tok_back(0, i ? "     ab" : "   ab") && tok_back(TOKENISER_CONTINUE, "     ab"), i);
         tok_end();
     }
 }
@@ -555,6 +575,8 @@ static void tok_around(void) {
 }
 
 /* ---- refusals ---- */
+#define TOK_4 TOK_TEXT "," TOK_TEXT "," TOK_TEXT "," TOK_TEXT ","
+#define TOK_16 TOK_4 TOK_4 TOK_4 TOK_4
 #define TOK_SET(field, value, text) { offsetof(tok_parts, field), value, text }
 typedef struct tok_refusal { size_t field; const char *value, *message; } tok_refusal;
 
@@ -587,7 +609,9 @@ static void tok_refusals(void) {
         TOK_SET(normalizer, "{`type`:`Replace`,`pattern`:{`Regex`:`a`},`content`:``}",
                 "normalizer: member `Regex` is not known"),
         TOK_SET(normalizer, "{`type`:`Replace`,`pattern`:{`String`:``},`content`:``}",
-                "normalizer: Replace has an empty pattern"),
+                "normalizer: Replace has a pattern of no bytes, or of more than 64"),
+        TOK_SET(normalizer, TOK_REPLACE("1234567890123456789012345678901234567890123456789012345678901234x", ""),
+                "normalizer: Replace has a pattern of no bytes, or of more than 64"),
         TOK_SET(pre_tokenizer, "{`type`:`Whitespace`}", "pre_tokenizer: type Whitespace is not known"),
         TOK_SET(pre_tokenizer, TOK_SPLIT("a\\\\nb"), "pre_tokenizer: the pattern `a\\nb` is not known"),
         TOK_SET(pre_tokenizer, "{`type`:`Split`,`pattern`:{`String`:` `},`behavior`:`Isolated`}",
@@ -625,6 +649,10 @@ static void tok_refusals(void) {
                 "`stop`:1}]}", "decoder: Strip is known with a content, a start, and a stop of 0"),
         TOK_SET(post_processor, "{`type`:`BertProcessing`}", "post_processor: type BertProcessing is not known"),
         TOK_SET(post_processor, TOK_TEMPLATE("", ""), "post_processor: single has not the text once"),
+        TOK_SET(post_processor, "{`type`:`TemplateProcessing`,`single`:`$A`}",
+                "post_processor: single is no list of at most 64"),
+        TOK_SET(post_processor, TOK_TEMPLATE(TOK_16 TOK_16 TOK_16 TOK_16 TOK_TEXT, ""),
+                "post_processor: single is no list of at most 64"),
         TOK_SET(post_processor, TOK_TEMPLATE(TOK_TEXT "," TOK_TEXT, ""),
                 "post_processor: single has not the text once"),
         TOK_SET(post_processor, TOK_TEMPLATE("7," TOK_TEXT, ""),
@@ -645,6 +673,7 @@ static void tok_refusals(void) {
         TOK_SET(added, TOK_ADD(1, "x", ""), "two tokens have the id 1"),
         TOK_SET(added, TOK_ADD(5, "ab", ""), "added_tokens: `ab` has another id in vocab"),
         TOK_SET(added, TOK_ADD(20, "x", "") "," TOK_ADD(20, "x", ""), "added_tokens: `x` is there twice"),
+        TOK_SET(added, "],`added_tokens`:{},`padding`:[", "added_tokens is no list"),
         TOK_SET(added, "7", "added_tokens: an id is no number from 0 to 2097151"),
         TOK_SET(vocab, "", "the vocabulary is empty"),
         TOK_SET(vocab, "`a`:`1`", "vocab: an id is no number from 0 to 2097151"),
@@ -667,6 +696,7 @@ static void tok_refusals(void) {
         TOK_SET(options, "`continuing_subword_prefix`:`##`,", "model: continuing_subword_prefix is not known"),
         TOK_SET(options, "`unk_token`:7,", "model: unk_token is no text"),
         TOK_SET(options, "`fuse_unk`:7,", "model: fuse_unk is neither true nor false"),
+        TOK_SET(options, "`type dropout`:7,", "model: member `type dropout` is not known"),
         TOK_SET(options, "`colour\\u001b`:7,", "model: member `colour?` is not known")
     };
     tok_parts p = tok_gpt2();

@@ -11,7 +11,7 @@
      post_processor   tokens in front and at the end, where they are asked for
    What a file asks for beyond this is refused with its name: ids that are nearly right would train a model that is
    wrong. `truncation` and `padding` are left to the caller. Text that is no UTF-8 is refused with the place.
-   Cost: a piece of n bytes takes n log n and up to 36 n bytes of memory; short ones are kept in a cache of 1 MB. One
+   Cost: a piece of n bytes takes n log n, and some 40 n bytes of memory; short ones are kept in a cache of 1 MB. One
    thread at a time for each tokeniser.
 
        tokeniser t;
@@ -20,11 +20,10 @@
        memset(&ids, 0, sizeof ids);
        if (tokeniser_open(&t, "tokenizer.json") || tokeniser_encode(&t, "Hello", 5, TOKENISER_ADD_SPECIAL, &ids))
            puts(t.message);
-       end = tokeniser_id(&t, "<|im_end|>", 10);
        free(ids.ids);
        tokeniser_close(&t);
 
-   Copy it with json.h and unicode.h: C99 or C++11 and the C library are all that it needs. */
+   Copy it with tokeniser_file.h, json.h and unicode.h: C99 or C++11 and the C library are all that they need. */
 #ifndef FINETUNE_TOKENISER_H
 #define FINETUNE_TOKENISER_H
 #include "json.h"
@@ -34,7 +33,7 @@
 enum {
     TOKENISER_ADD_SPECIAL = 1,  /* encode: with what the file's post_processor puts in front and at the end */
     TOKENISER_SKIP_SPECIAL = 2, /* decode: without special tokens */
-    TOKENISER_GO_ON = 4         /* decode: text was decoded before, so that the first token is not the first of all */
+    TOKENISER_CONTINUE = 4      /* decode: what goes before was decoded by another call */
 };
 typedef struct tokeniser_ids { /* zero it; free(ids) */
     int32_t *ids;
@@ -68,8 +67,8 @@ enum { TOKENISER_IN_VOCAB = 1, TOKENISER_ADDED = 2, /* without either the id is 
        TOKENISER_NORMALIZED = 64 };
 #define TOKENISER_LETTER_END 324 /* of GPT-2's alphabet of bytes */
 typedef struct tokeniser_token {
-    uint32_t begin, bytes;       /* its text in the pool */
-    uint32_t shown, shown_bytes; /* what is decoded: of normalized added tokens, what the normalizer made of it */
+    uint32_t begin, bytes;           /* its text in the pool */
+    uint32_t decoded, decoded_bytes; /* what the decoder gets: of normalized added tokens the normalizer's text */
     int flags;
 } tokeniser_token;
 
@@ -154,15 +153,16 @@ struct tokeniser {
     int split_count;
     tokeniser_text mark;        /* pieces begin with it (TOKENISER_MARKED) */
     tokeniser_ids around[2];    /* special tokens in front, at the end */
-    tokeniser_step shown;       /* decoder: a replacement within each token */
-    int decoder_seen;           /* decoder: bits of its steps, while it is read */
-    int decodes_bytes;          /* decoder: of GPT-2's alphabet, and nothing else */
-    int shown_bytes;            /* decoder: <0x0A> is a byte */
-    int shown_drops;            /* decoder: what is replaced in the first token is dropped */
-    int64_t strips;             /* decoder: so many `strip` in front are dropped */
-    tokeniser_text strip;
+    int decoder_seen;           /* the decoder's steps, a bit each, while it is read */
+    int decode_byte_level;      /* letters of GPT-2's alphabet are bytes; nothing else is done then */
+    tokeniser_step decode_replace; /* within each token */
+    int decode_drops;           /* what is replaced in the first token is dropped */
+    int decode_fallback;        /* <0x0A> is a byte */
+    tokeniser_text decode_strip;
+    int64_t decode_strips;      /* so many of it in front of all are dropped */
     tokeniser_cached *cache;
-    tokeniser_ids *out;         /* of the call */
+    /* of a call */
+    tokeniser_ids *out;
     tokeniser_symbol *symbols;
     size_t symbol_count, symbol_capacity;
     int unknown;                /* an unknown character was met and its token not written yet */
@@ -173,7 +173,7 @@ struct tokeniser {
     size_t code_capacity;
 };
 
-/* ---- means ---- */
+/* ---- memory, tables, characters ---- */
 static inline int tokeniser_refuse(tokeniser *t, const char *format, ...) { /* returns 1 */
     va_list list;
     char *c;
@@ -595,7 +595,7 @@ static inline int tokeniser_merge(tokeniser *t) {
         tokeniser_symbol *const s = &t->symbols[place];
         const uint32_t next = s->next;
 
-        if (s->id < 0 || next == TOKENISER_NONE || tokeniser_rank(t, place) != top >> 32) continue; /* of the past */
+        if (s->id < 0 || next == TOKENISER_NONE || tokeniser_rank(t, place) != top >> 32) continue; /* outdated */
         s->id = t->merged[top >> 32];
         s->next = t->symbols[next].next;
         t->symbols[next].id = -1;
@@ -624,6 +624,7 @@ static inline int tokeniser_ids_of(tokeniser *t, const char *p, size_t n) { /* o
     int32_t id = -1;
     uint32_t i;
 
+    if (n > UINT32_MAX / 2) return tokeniser_refuse(t, "a piece of more than 2 GiB"); /* places have 32 bits */
     if (t->ignore_merges && tokeniser_whole(t, p, n, &id)) return 1;
     if (id >= 0) return tokeniser_push(t, t->out, id);
     if (tokeniser_add_all(t, p, n) || tokeniser_merge(t)) return 1;
@@ -733,12 +734,17 @@ static inline int tokeniser_nfc(tokeniser *t, const char *p, size_t n, tokeniser
     return *changed && tokeniser_append(t, out, p + done, n - done);
 }
 
+/* What n bytes may become. No file needs as much, but one that was made for it could ask for all memory. */
+static inline size_t tokeniser_limit(size_t n) { return n > SIZE_MAX / 64 ? SIZE_MAX / 4 : n * 16 + 64; }
+
 static inline int tokeniser_replace(tokeniser *t, const tokeniser_step *s, const char *p, size_t n,
                                     tokeniser_bytes *out) {
     const char *const from = t->pool.bytes + s->from.begin;
+    const size_t limit = out->count + tokeniser_limit(n);
     size_t i = 0, found;
 
     while ((found = tokeniser_find(p, n, i, from, s->from.bytes)) < n) {
+        if (out->count > limit) return tokeniser_refuse(t, "Replace makes a text more than 16 times as long");
         if (tokeniser_append(t, out, p + i, found - i)) return 1;
         if (tokeniser_append(t, out, t->pool.bytes + s->to.begin, s->to.bytes)) return 1;
         i = found + s->from.bytes;
@@ -771,12 +777,14 @@ static inline int tokeniser_step_apply(tokeniser *t, const tokeniser_step *s, in
 }
 
 static inline int tokeniser_change_text(tokeniser *t, tokeniser_steps *steps, int is_first, const char **p, size_t *n) {
+    const size_t limit = tokeniser_limit(*n);
     int i;
 
     for (i = 0; i < steps->count; ++i) {
         tokeniser_bytes *const free_one = &steps->buffers[*p == steps->buffers[0].bytes];
 
         if (tokeniser_step_apply(t, &steps->list[i], is_first, p, n, free_one)) return 1;
+        if (*n > limit) return tokeniser_refuse(t, "the normalizer makes a text more than 16 times as long");
     }
     return 0;
 }
@@ -939,22 +947,22 @@ static inline int tokeniser_is_byte(const char *p, size_t n, char *byte) {
 }
 
 static inline int tokeniser_decode_text(tokeniser *t, const char *p, size_t n, int is_first, tokeniser_bytes *out) {
-    tokeniser_step s = t->shown;
+    tokeniser_step s = t->decode_replace;
     char byte;
 
-    if (t->shown_bytes && tokeniser_is_byte(p, n, &byte)) return tokeniser_append(t, out, &byte, 1);
-    if (t->shown_drops && is_first) s.to.bytes = 0;
+    if (t->decode_fallback && tokeniser_is_byte(p, n, &byte)) return tokeniser_append(t, out, &byte, 1);
+    if (t->decode_drops && is_first) s.to.bytes = 0;
     return s.from.bytes ? tokeniser_replace(t, &s, p, n, out) : tokeniser_append(t, out, p, n);
 }
 
 static inline void tokeniser_strip(const tokeniser *t, tokeniser_bytes *out, size_t begin) {
-    const char *const strip = t->pool.bytes + t->strip.begin;
+    const char *const strip = t->pool.bytes + t->decode_strip.begin;
     size_t end = begin;
     int64_t i;
 
-    for (i = 0; i < t->strips && out->count - end >= t->strip.bytes; ++i) {
-        if (memcmp(out->bytes + end, strip, t->strip.bytes)) break;
-        end += t->strip.bytes;
+    for (i = 0; i < t->decode_strips && out->count - end >= t->decode_strip.bytes; ++i) {
+        if (memcmp(out->bytes + end, strip, t->decode_strip.bytes)) break;
+        end += t->decode_strip.bytes;
     }
     if (end > begin) memmove(out->bytes + begin, out->bytes + end, out->count - end);
     out->count -= end - begin;
@@ -962,7 +970,7 @@ static inline void tokeniser_strip(const tokeniser *t, tokeniser_bytes *out, siz
 
 static inline int tokeniser_decode(tokeniser *t, const int32_t *ids, size_t count, int flags, tokeniser_bytes *out) {
     const size_t begin = out->count;
-    int is_first = !(flags & TOKENISER_GO_ON), failed = 0;
+    int is_first = !(flags & TOKENISER_CONTINUE), failed = 0;
     size_t i;
 
     for (i = 0; i < count && !failed; ++i) {
@@ -975,13 +983,13 @@ static inline int tokeniser_decode(tokeniser *t, const int32_t *ids, size_t coun
             break;
         }
         if (k->flags & TOKENISER_SPECIAL && flags & TOKENISER_SKIP_SPECIAL) continue;
-        p = t->pool.bytes + k->shown;
-        failed = t->decodes_bytes ? tokeniser_decode_bytes(t, p, k->shown_bytes, out)
-                                  : tokeniser_decode_text(t, p, k->shown_bytes, is_first, out);
+        p = t->pool.bytes + k->decoded;
+        if (t->decode_byte_level) failed = tokeniser_decode_bytes(t, p, k->decoded_bytes, out);
+        else failed = tokeniser_decode_text(t, p, k->decoded_bytes, is_first, out);
         is_first = 0;
     }
     if (failed) out->count = begin;
-    else if (!(flags & TOKENISER_GO_ON)) tokeniser_strip(t, out, begin);
+    else if (!(flags & TOKENISER_CONTINUE)) tokeniser_strip(t, out, begin);
     return failed;
 }
 

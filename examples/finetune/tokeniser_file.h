@@ -17,7 +17,7 @@ static inline int tokeniser_only(tokeniser *t, const tokeniser_file *f, uint32_t
         const char *const name = json_name(f, i, &n);
 
         snprintf(word, sizeof word, " %.60s ", name);
-        if (strlen(name) != n || !strstr(names, word))
+        if (strcspn(name, " ") != n || !strstr(names, word))
             return tokeniser_refuse(t, "%s: member \"%.60s\" is not known", where, name);
     }
     return 0;
@@ -96,7 +96,8 @@ static inline int tokeniser_read_replace(tokeniser *t, const tokeniser_file *f, 
     if (tokeniser_only(t, f, node, where, " type pattern content ") || tokeniser_only(t, f, pattern, where, " String ")
         || tokeniser_string(t, f, pattern, where, "String", &s->from)
         || tokeniser_string(t, f, node, where, "content", &s->to)) return 1;
-    return s->from.bytes ? 0 : tokeniser_refuse(t, "%s: Replace has an empty pattern", where);
+    if (s->from.bytes && s->from.bytes <= 64) return 0; /* a text of many beginnings of it is read as often */
+    return tokeniser_refuse(t, "%s: Replace has a pattern of no bytes, or of more than 64", where);
 }
 
 static inline int tokeniser_read_normalizer(tokeniser *t, const tokeniser_file *f, uint32_t node) {
@@ -222,32 +223,32 @@ static inline int tokeniser_read_strip(tokeniser *t, const tokeniser_file *f, ui
     int64_t stop = 0;
 
     if (tokeniser_only(t, f, node, where, " type content start stop ")
-        || tokeniser_string(t, f, node, where, "content", &t->strip)) return 1;
-    if (json_integer(f, json_member(f, node, "start"), &t->strips)
-        || json_integer(f, json_member(f, node, "stop"), &stop) || t->strips < 0 || stop || !t->strip.bytes)
+        || tokeniser_string(t, f, node, where, "content", &t->decode_strip)) return 1;
+    if (json_integer(f, json_member(f, node, "start"), &t->decode_strips) || t->decode_strips < 0
+        || json_integer(f, json_member(f, node, "stop"), &stop) || stop || !t->decode_strip.bytes)
         return tokeniser_refuse(t, "%s: Strip is known with a content, a start, and a stop of 0", where);
     return 0;
 }
 
-static inline int tokeniser_read_shown(tokeniser *t, const tokeniser_file *f, uint32_t node) {
+static inline int tokeniser_read_decoding(tokeniser *t, const tokeniser_file *f, uint32_t node) {
     static const char where[] = "decoder";
     int split, scheme;
 
-    if (tokeniser_type(f, node, "Replace")) return tokeniser_read_replace(t, f, node, where, &t->shown);
+    if (tokeniser_type(f, node, "Replace")) return tokeniser_read_replace(t, f, node, where, &t->decode_replace);
     if (tokeniser_type(f, node, "Strip")) return tokeniser_read_strip(t, f, node);
     if (tokeniser_type(f, node, "Fuse")) return tokeniser_only(t, f, node, where, " type ");
     if (tokeniser_type(f, node, "ByteFallback")) {
-        t->shown_bytes = 1;
+        t->decode_fallback = 1;
         return tokeniser_only(t, f, node, where, " type ");
     }
     if (tokeniser_type(f, node, "ByteLevel")) {
-        t->decodes_bytes = 1;
+        t->decode_byte_level = 1;
         return tokeniser_only(t, f, node, where, " type add_prefix_space trim_offsets use_regex ");
     }
     if (!tokeniser_type(f, node, "Metaspace")) return tokeniser_unknown(t, f, node, where);
-    if (tokeniser_read_metaspace(t, f, node, where, &t->shown.from, &scheme, &split)) return 1;
-    t->shown_drops = scheme > 0;
-    return tokeniser_keep(t, " ", 1, &t->shown.to);
+    if (tokeniser_read_metaspace(t, f, node, where, &t->decode_replace.from, &scheme, &split)) return 1;
+    t->decode_drops = scheme > 0;
+    return tokeniser_keep(t, " ", 1, &t->decode_replace.to);
 }
 
 /* The steps of a Sequence are known in one order, and ByteLevel and Metaspace by themselves. */
@@ -260,7 +261,7 @@ static inline int tokeniser_read_decoder(tokeniser *t, const tokeniser_file *f, 
     if (t->decoder_seen >> kind || (kind == 3 && !(t->decoder_seen & 4)) || (kind > 3 && t->decoder_seen))
         return tokeniser_refuse(t, "decoder: %s is not known where it stands", order[kind]);
     t->decoder_seen |= 1 << kind;
-    return tokeniser_read_shown(t, f, node);
+    return tokeniser_read_decoding(t, f, node);
 }
 
 /* ---- post_processor ---- */
@@ -291,6 +292,8 @@ static inline int tokeniser_read_template(tokeniser *t, const tokeniser_file *f,
 
     if (tokeniser_only(t, f, node, where, " type single pair special_tokens ")) return 1;
     if (t->around[0].count || t->around[1].count) return tokeniser_refuse(t, "%s: two templates", where);
+    if (json_kind_of(f, single) != JSON_ARRAY || f->nodes[single].size > 64)
+        return tokeniser_refuse(t, "%s: single is no list of at most 64", where);
     for (i = json_first(f, single); i != JSON_NONE; i = json_next(f, single, i)) {
         const uint32_t special = json_member(f, i, "SpecialToken"), text = json_member(f, i, "Sequence");
         const char *const name = json_string(f, json_member(f, special, "id"), NULL);
@@ -319,8 +322,8 @@ static inline int tokeniser_put(tokeniser *t, int32_t id, const char *text, size
     if (k->flags) return tokeniser_refuse(t, "two tokens have the id %ld", (long)id);
     if (tokeniser_keep(t, text, bytes, &kept)) return 1;
     t->by_text[slot] = (uint32_t)id + 1;
-    k->begin = k->shown = kept.begin;
-    k->bytes = k->shown_bytes = kept.bytes;
+    k->begin = k->decoded = kept.begin;
+    k->bytes = k->decoded_bytes = kept.bytes;
     k->flags = flags;
     if (bytes > t->longest) t->longest = bytes;
     return 0;
@@ -406,8 +409,8 @@ static inline int tokeniser_make_set(tokeniser *t, tokeniser_set *set, int which
         tokeniser_added *const a = &set->list[set->count];
 
         if (!(k->flags & TOKENISER_ADDED) || (k->flags & TOKENISER_NORMALIZED) != which) continue;
-        a->text = t->pool.bytes + k->shown;
-        a->bytes = k->shown_bytes;
+        a->text = t->pool.bytes + k->decoded;
+        a->bytes = k->decoded_bytes;
         a->id = (int32_t)i;
         set->first[(unsigned char)*a->text] = 1;
         ++set->count;
@@ -424,6 +427,8 @@ static inline int tokeniser_read_added(tokeniser *t, const tokeniser_file *f, ui
     uint32_t i;
     size_t k;
 
+    if (!tokeniser_is_null(f, added) && json_kind_of(f, added) != JSON_ARRAY)
+        return tokeniser_refuse(t, "added_tokens is no list");
     for (i = json_first(f, added); i != JSON_NONE; i = json_next(f, added, i), ++t->added_count)
         if (tokeniser_read_added_token(t, f, i)) return 1;
     for (k = 0; k < t->size; ++k) {
@@ -437,8 +442,8 @@ static inline int tokeniser_read_added(tokeniser *t, const tokeniser_file *f, ui
         if (!bytes) return tokeniser_refuse(t, "added_tokens: id %lu is normalized to nothing", (unsigned long)k);
         if (text == t->pool.bytes + token->begin) continue;
         if (tokeniser_keep(t, text, bytes, &kept)) return 1;
-        token->shown = kept.begin;
-        token->shown_bytes = kept.bytes;
+        token->decoded = kept.begin;
+        token->decoded_bytes = kept.bytes;
     }
     return 0;
 }

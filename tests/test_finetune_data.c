@@ -762,6 +762,32 @@ static void fd_cache_damaged(void) {
         CHECK_AT(fd_read("a.txt.tokens", got, 80) == 76 && !memcmp(got, i < 8 ? bytes : want, 76), i);
     }
 }
+static memopt_status fd_lock_status; /* of the new file, for somebody else, when it has been written */
+static memopt_status fd_sync_file(void *user, void *file) {
+    void *other;
+
+    CHECK(!memopt_i_system_open(NULL, fd_path("a.txt.tokens.new"), MEMOPT_OPEN_OWN, &other));
+    fd_lock_status = memopt_i_system_lock(NULL, other);
+    CHECK(!memopt_i_system_close(NULL, other));
+    return test_sync(user, file);
+}
+static void fd_cache_locked(void) {
+    data_desc desc = fd_abc();
+    memopt_status expected = MEMOPT_ERR_STATE;
+    test_faults f;
+    memopt_host h;
+    void *file;
+
+    CHECK(!memopt_i_system_open(NULL, fd_path("lock"), MEMOPT_OPEN_NEW, &file));
+    if (memopt_i_system_lock(NULL, file)) expected = MEMOPT_ERR_UNSUPPORTED; /* this file system has none */
+    CHECK(!memopt_i_system_close(NULL, file));
+    memset(&f, 0, sizeof f);
+    h = test_host(&f);
+    h.files.sync_fn = fd_sync_file;
+    desc.text.host = &h;
+    fd_lock_status = MEMOPT_OK;
+    CHECK(fd_calls(&desc) == 1 && fd_lock_status == expected && fd_calls(&desc) == 0);
+}
 static void fd_cache_places(void) {
     data_desc desc = fd_abc();
     unsigned char got[80];
@@ -1196,6 +1222,7 @@ static void test_finetune_data(void) {
     RUN(fd_cache);
     RUN(fd_cache_of_chats);
     RUN(fd_cache_damaged);
+    RUN(fd_cache_locked);
     RUN(fd_cache_places);
     RUN(fd_failures);
     RUN(fd_no_memory);

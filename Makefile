@@ -222,7 +222,7 @@ $(BUILD)/test_store $(BUILD)/test_save $(BUILD)/test_comm $(BUILD)/test_shard $(
 $(BUILD)/train_gpt.o $(BUILD)/train_gpt_mpi: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/*.h)
 $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)
 $(BUILD)/doctor_tool $(BUILD)/test_doctor $(BUILD)/sanitized/test_doctor: examples/doctor.h $(wildcard examples/doctor/*.h)
-$(foreach test,json tokeniser finetune_data combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/tokeniser_tool: $(wildcard examples/finetune/*.h)
+$(foreach test,json tokeniser finetune_data combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/tokeniser_tool $(BUILD)/finetune: $(wildcard examples/finetune/*.h)
 $(BUILD)/size_7b: $(wildcard examples/size_7b/*.h)
 $(foreach test,parts parts_nets ledger schedule graph feed finetune_data shard advise layer doctor gpt combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/finetune $(BUILD)/size_7b $(BUILD)/snapshot $(BUILD)/advise_tool $(BUILD)/export_tool $(BUILD)/model_tool $(BUILD)/schedule_tool $(BUILD)/adopt/gpt_6_parts $(BUILD)/adopt/gru_1_plan: $(wildcard examples/parts/*.h)
 

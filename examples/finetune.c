@@ -6,7 +6,8 @@
    recomputed, or lies on a disk: what that takes is told before it starts. A run that is stopped goes on with the same
    bits. Its parts, in finetune/ and parts/, are files to copy.
    Use    finetune MODEL_DIR notes.jsonl --memory 3G --out tuned            (finetune --help lists the switches)
-   Build: cc -O2 -DMEMOPT_PTHREADS -pthread finetune.c -o finetune -lm      (memopt.h, parts/, gpt/, finetune/ beside it) */
+   Build: cc -O2 -DMEMOPT_PTHREADS -pthread finetune.c -o finetune -lm      (memopt.h, parts/, finetune/ beside it) */
+#define _DEFAULT_SOURCE 1 /* nanosleep */
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
@@ -143,7 +144,7 @@ static void print_text(const char *text, size_t bytes) { /* but what a terminal 
 
 static int say(tuner *t) {
     const size_t room = t->prompt.count + t->o->tokens;
-    int32_t *tokens = (int32_t *)(t->m.aside + generate_bytes(&t->m, room));
+    int32_t *tokens = (int32_t *)(void *)(t->m.aside + generate_bytes(&t->m, room));
     generator g = generate_begin(&t->m, t->m.aside, room, t->o->temperature);
     size_t count = t->prompt.count;
     tokeniser_bytes text;

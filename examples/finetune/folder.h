@@ -408,7 +408,7 @@ static int folder_move(folder *f, size_t number, size_t first, size_t count, voi
 /* Is the head of the files the embedding, as config.json says? Memory for two pieces is all that it takes. */
 static int folder_check_tied_head(folder *f) {
     const folder_piece *tokens = &f->pieces[0], *head = f->tied_head;
-    float *a = (float *)f->in_memory.bytes, *b = a + FOLDER_PIECE / 2; /* nothing else lies there meanwhile */
+    float *a = (float *)(void *)f->in_memory.bytes, *b = a + FOLDER_PIECE / 2; /* nothing else lies there meanwhile */
     const size_t all = head ? head->rows * head->columns : 0;
     size_t at, n;
     int wrong = 0;

@@ -170,7 +170,7 @@ static generator generate_begin(model *m, unsigned char *place, size_t room, dou
     g.before = m->shape;
     g.temperature = temperature;
     g.cache = place;
-    g.logits = (float *)(place + round_up(2 * m->layers * generate_plane(&g), 64));
+    g.logits = (float *)(void *)(place + round_up(2 * m->layers * generate_plane(&g), 64));
     g.scores = g.logits + m->shape.vocabulary;
     g.row = g.scores + room;
     return g;

@@ -168,7 +168,7 @@ static size_t frozen_size(const transformer *t, const transformer_lists *x) {
 static void frozen_place(transformer_part *part, const transformer_lists *x, unsigned char *to) {
     part->weights = to;
     part->codes = part->is_coded ? to + frozen_codes_at(part->shape, x) : NULL;
-    part->absmax = part->is_coded ? (const float *)(to + frozen_scales_at(part->shape, x)) : NULL;
+    part->absmax = part->is_coded ? (const float *)(const void *)(to + frozen_scales_at(part->shape, x)) : NULL;
 }
 
 /* A matrix to codes, through a strip of its elements. */

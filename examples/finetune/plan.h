@@ -5,7 +5,7 @@
 #ifndef FINETUNE_PLAN_H
 #define FINETUNE_PLAN_H
 #include "model.h"
-#include "../gpt/process.h"
+#include "../parts/process.h"
 
 typedef struct way {
     int    slow;         /* MEMOPT_SHARD_SLOW_... on the disk */

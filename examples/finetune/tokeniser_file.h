@@ -551,30 +551,30 @@ static inline int tokeniser_make_alphabet(tokeniser *t) {
     return 0;
 }
 
-static inline int tokeniser_read_model(tokeniser *t, const tokeniser_file *f, uint32_t model) {
+static inline int tokeniser_read_model(tokeniser *t, const tokeniser_file *f, uint32_t bpe) {
     static const char where[] = "model";
     static const char *const affixes[] = { "continuing_subword_prefix", "end_of_word_suffix" };
-    const uint32_t dropout = json_member(f, model, "dropout");
+    const uint32_t dropout = json_member(f, bpe, "dropout");
     double probability = 0;
     int i;
 
-    if (tokeniser_only(t, f, model, where, " type dropout unk_token continuing_subword_prefix end_of_word_suffix "
+    if (tokeniser_only(t, f, bpe, where, " type dropout unk_token continuing_subword_prefix end_of_word_suffix "
                        "fuse_unk byte_fallback ignore_merges vocab merges ")) return 1;
-    if (json_member(f, model, "type") != JSON_NONE && !tokeniser_type(f, model, "BPE"))
-        return tokeniser_unknown(t, f, model, where); /* without a type, as older files are, it is BPE */
-    if (json_kind_of(f, json_member(f, model, "vocab")) != JSON_OBJECT)
+    if (json_member(f, bpe, "type") != JSON_NONE && !tokeniser_type(f, bpe, "BPE"))
+        return tokeniser_unknown(t, f, bpe, where); /* without a type, as older files are, it is BPE */
+    if (json_kind_of(f, json_member(f, bpe, "vocab")) != JSON_OBJECT)
         return tokeniser_refuse(t, "%s: vocab is no object", where);
     if (!tokeniser_is_null(f, dropout) && (json_double(f, dropout, &probability) || probability != 0))
         return tokeniser_refuse(t, "%s: dropout is not known", where);
     for (i = 0; i < 2; ++i) {
-        const uint32_t affix = json_member(f, model, affixes[i]);
+        const uint32_t affix = json_member(f, bpe, affixes[i]);
 
         if (!tokeniser_is_null(f, affix) && !json_is(f, affix, ""))
             return tokeniser_refuse(t, "%s: %s is not known", where, affixes[i]);
     }
-    return tokeniser_switch(t, f, model, where, "fuse_unk", 0, &t->fuse_unk)
-        || tokeniser_switch(t, f, model, where, "byte_fallback", 0, &t->byte_fallback)
-        || tokeniser_switch(t, f, model, where, "ignore_merges", 0, &t->ignore_merges);
+    return tokeniser_switch(t, f, bpe, where, "fuse_unk", 0, &t->fuse_unk)
+        || tokeniser_switch(t, f, bpe, where, "byte_fallback", 0, &t->byte_fallback)
+        || tokeniser_switch(t, f, bpe, where, "ignore_merges", 0, &t->ignore_merges);
 }
 
 static inline int tokeniser_read_unk(tokeniser *t, const tokeniser_file *f, uint32_t unk) {
@@ -590,20 +590,20 @@ static inline int tokeniser_read_unk(tokeniser *t, const tokeniser_file *f, uint
 }
 
 static inline int tokeniser_read(tokeniser *t, const tokeniser_file *f) {
-    const uint32_t model = json_member(f, 0, "model"), vocab = json_member(f, model, "vocab");
+    const uint32_t bpe = json_member(f, 0, "model"), vocab = json_member(f, bpe, "vocab");
     const uint32_t added = json_member(f, 0, "added_tokens");
 
     tokeniser_make_letters(t);
     return tokeniser_only(t, f, 0, "tokenizer.json", " version truncation padding added_tokens normalizer "
                           "pre_tokenizer post_processor decoder model ")
-        || tokeniser_read_model(t, f, model)
+        || tokeniser_read_model(t, f, bpe)
         || tokeniser_each(t, f, "normalizer", "normalizers", tokeniser_read_normalizer)
         || tokeniser_each(t, f, "pre_tokenizer", "pretokenizers", tokeniser_read_splits)
         || tokeniser_each(t, f, "decoder", "decoders", tokeniser_read_decoder)
         || (!t->decoder_seen && tokeniser_refuse(t, "decoder: none is not known"))
         || tokeniser_make_room(t, f, vocab, added) || tokeniser_read_vocab(t, f, vocab)
-        || tokeniser_read_unk(t, f, json_member(f, model, "unk_token"))
-        || tokeniser_read_merges(t, f, json_member(f, model, "merges")) || tokeniser_make_alphabet(t)
+        || tokeniser_read_unk(t, f, json_member(f, bpe, "unk_token"))
+        || tokeniser_read_merges(t, f, json_member(f, bpe, "merges")) || tokeniser_make_alphabet(t)
         || tokeniser_read_added(t, f, added) /* from here on not all tokens are the model's */
         || tokeniser_make_set(t, &t->sets[0], 0) || tokeniser_make_set(t, &t->sets[1], TOKENISER_NORMALIZED)
         || tokeniser_each(t, f, "post_processor", "processors", tokeniser_read_processor);

@@ -25,8 +25,8 @@
 #include "finetune/data.h"
 #include "finetune/generate.h"
 #include "finetune/out.h"
-#include "finetune/plan.h"
 #include "finetune/progress.h"
+#include "finetune/rehearse.h"
 
 enum { STOPPED = 3 /* exit status */ };
 
@@ -50,14 +50,6 @@ typedef struct tuner {
     int32_t   begins;        /* the token in front of a text; -1: none */
     double    process_bytes; /* told */
 } tuner;
-
-static double now(void) { /* seconds */
-    memopt_host host;
-    uint64_t t = 0;
-
-    if (!memopt_host_resolve(NULL, &host)) (void)host.clock.now_fn(host.clock.user, &t);
-    return (double)t * 1e-9;
-}
 
 /* ---- the tokeniser, as data.h wants it ---- */
 static int coder_encode(void *user, const char *text, size_t bytes, int32_t **ids, size_t *count, size_t *capacity) {
@@ -278,15 +270,15 @@ static double rate_at(const tuner *t, uint64_t step) {
          : o->rate * (o->schedule == RATE_LINEAR ? 1 - share : 0.5 + 0.5 * cos(3.141592653589793 * share));
 }
 
-static void tell_left(double seconds) {
-    if (seconds >= 5400) printf(", %.1f h left", seconds / 3600);
-    else if (seconds >= 90) printf(", %.0f min left", seconds / 60);
-    else printf(", %.0f s left", seconds);
+static void tell_time(double seconds) {
+    if (seconds >= 5400) printf("%.1f h", seconds / 3600);
+    else if (seconds >= 90) printf("%.0f min", seconds / 60);
+    else printf("%.0f s", seconds);
 }
 
 static int run_step(tuner *t) {
     progress *p = &t->progress;
-    const double begin = now();
+    const double begin = seconds_now();
     const options *o = t->o;
     double loss, seconds;
     size_t targets;
@@ -295,15 +287,16 @@ static int run_step(tuner *t) {
     if (step_targets(t, p->step + 1, &targets)) return 1;
     if (model_step(&t->m, p->step + 1, targets, load_unit, t, &loss)) return 1;
     ++p->step;
-    seconds = now() - begin;
+    seconds = seconds_now() - begin;
     printf("step %llu of %llu  loss %.6f  %.1f tokens/s", (unsigned long long)p->step, (unsigned long long)t->steps, loss,
            (double)(t->s.units * transformer_rows(&t->m.shape)) / seconds);
     if (o->validate && (p->step % o->validate == 0 || p->step == t->steps)) {
         if (validate(t, &loss)) return 1;
         printf("  held back %.6f", loss);
     }
-    tell_left(seconds * (double)(t->steps - p->step));
-    putchar('\n');
+    fputs(", ", stdout);
+    tell_time(seconds * (double)(t->steps - p->step));
+    puts(" left");
     if (o->prompt && o->validate && (p->step % o->validate == 0 || p->step == t->steps) && say(t)) return 1;
     fflush(stdout);
     return loss - loss != 0 ? refuse(&t->m.why, "the loss is not finite: a smaller --rate may help") : 0;
@@ -374,6 +367,21 @@ static void tell(tuner *t) {
     fflush(stdout);
 }
 
+/* What a step takes, by a rehearsal. */
+static int tell_seconds(tuner *t) {
+    char store[1200];
+    double seconds;
+
+    snprintf(store, sizeof store, "%s.rehearsed", t->progress.store);
+    if (rehearse(&t->m, &t->way, store, &seconds)) return 1;
+    if (!(seconds > 0)) return 0;
+    printf("time     %.1f s a step, ", seconds);
+    tell_time(seconds * (double)t->steps);
+    puts(" for all of them");
+    fflush(stdout);
+    return 0;
+}
+
 static int describe_settings(tuner *t, char *text, size_t capacity) {
     const options *o = t->o;
     const tuning *s = &t->s;
@@ -418,7 +426,7 @@ static int begin_run(tuner *t) {
     if (line && sscanf(line, " way %d %zu %zu", &same.slow, &same.head_chunk, &same.mlp_chunk) != 3) line = NULL;
     if (plan_find(&t->m, o->disk != NULL, o->memory, line ? &same : NULL, &t->way)) return 1;
     tell(t);
-    return describe_settings(t, text, sizeof text) || progress_settle(p, &t->host, text, before);
+    return describe_settings(t, text, sizeof text) || progress_settle(p, &t->host, text, before) || tell_seconds(t);
 }
 
 static int open_model(tuner *t) {

@@ -70,8 +70,9 @@ typedef struct model {
     void  *hidden;         /* what leaves the front */
     int32_t *ids, *targets, *positions;
     size_t *starts;
-    void (*told_fn)(struct model *); /* NULL, or after every callback */
-    size_t told;           /* callbacks of this step */
+    void (*told_fn)(struct model *, size_t segment, int is_backward); /* NULL, or after every callback */
+    size_t runs[KINDS][2]; /* forwards and backwards of the plan */
+    size_t planned;        /* bytes that the plan was made for */
     reason why;
 } model;
 
@@ -285,8 +286,7 @@ static memopt_status model_call(const memopt_tape_call *call) {
         m->frozen_now = segment;
     }
     s = call->is_backward ? own->layer.backward_fn(&inner) : own->layer.forward_fn(&inner);
-    ++m->told;
-    if (m->told_fn) m->told_fn(m);
+    if (m->told_fn) m->told_fn(m, segment, call->is_backward);
     return s;
 }
 
@@ -468,6 +468,18 @@ static memopt_tape_desc model_tape(model *m, int is_front) {
     return d;
 }
 
+/* How often the plan runs parts of each kind. */
+static void model_count_runs(model *m) {
+    size_t i, count = 0;
+    const memopt_action *actions = memopt_tape_actions(m->tape, &count);
+
+    memset(m->runs, 0, sizeof m->runs);
+    m->runs[EMBEDDING][0] = m->front > 0;
+    for (i = 0; i < count; ++i)
+        if (actions[i].op <= MEMOPT_ACTION_BACKWARD)
+            ++m->runs[m->own[m->front + actions[i].index].kind][actions[i].op == MEMOPT_ACTION_BACKWARD];
+}
+
 /* The tapes of this budget, and which groups they use when. */
 static int model_open_tapes(model *m) {
     memopt_tape_desc d = model_tape(m, 1);
@@ -476,6 +488,7 @@ static int model_open_tapes(model *m) {
     m->front_peak = memopt_tape_get_stats(m->front_tape).evaluate_peak;
     d = model_tape(m, 0);
     if (failed(&m->why, "the plan of a pass", memopt_tape_create(&d, &m->tape))) return 1;
+    model_count_runs(m);
     free(m->uses);
     m->uses = NULL;
     (void)memopt_shard_tape_uses(m->tape, m->sharded + m->front, NULL, &m->use_count);
@@ -545,6 +558,7 @@ static int model_plan(model *m, size_t memory, size_t *least) {
     m->uses = NULL;
     m->use_count = 0;
     m->front_peak = 0;
+    m->planned = memory;
     *least = 0;
     (void)memopt_source_counting(&m->source);
     wrong = failed(&m->why, "the plan", memopt_arena_create(&a, &m->arena));
@@ -739,7 +753,6 @@ static int model_step(model *m, uint64_t step, size_t targets, model_load_fn *lo
     run.groups = rates;
     run.group_count = m->o->kind == MEMOPT_OPTIM_MUON ? 2 : 1;
     run.fused = model_steps_inside(m);
-    m->told = 0;
     m->head.rule.count = targets;
     *loss = 0;
     if (run.fused) s = memopt_shard_step_inside(m->shard, &run);

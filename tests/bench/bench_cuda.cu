@@ -329,6 +329,83 @@ static void bench_linear(bench_card *b) {
     bench_bare_close(&bare); memopt_cuda_gemm_destroy(ops.gemm); free(memory); bench_free(d_workspace);
     bench_free(x); bench_free(w); bench_free(y); bench_free(bias);
 }
+/* ---- Muon: one matrix of 8192 x 8192 with an 8-bit momentum, against the 15 products of its step, bare ---- */
+typedef struct bench_matrix {
+    memopt_optim_tensor tensor;
+    memopt_cuda_muon muon;
+    memopt_cuda_gemm *gemm;
+    memopt_optim *optim;
+    void  *gemm_memory, *object, *d_workspace, *d_scratch;
+    size_t scratch;
+} bench_matrix;
+static void bench_matrix_open(bench_matrix *m, const char *name, size_t n, cudaStream_t stream) {
+    memopt_optim_tensor *t = &m->tensor;
+    memopt_optim_desc d;
+    size_t object, state;
+
+    memset(m, 0, sizeof *m);
+    memset(&d, 0, sizeof d);
+    m->gemm = bench_gemm(&m->gemm_memory, &m->d_workspace);
+    t->count = n * n;
+    t->columns = n;
+    t->weights = bench_device(t->count * 4);
+    t->gradients = bench_device(t->count * 4);
+    bench_check(memopt_cuda_random_normal((float *)(uintptr_t)t->gradients, t->count, 1, 2, 0, stream), name);
+    d.kind = MEMOPT_OPTIM_MUON;
+    d.state = MEMOPT_STATE_8BIT;
+    d.muon = memopt_cuda_muon_products(&m->muon, m->gemm, MEMOPT_TYPE_BF16);
+    d.tensors = t;
+    d.tensor_count = 1;
+    bench_check(memopt_optim_bytes(&d, &object), name);
+    bench_check(memopt_optim_state_bytes(&d, 0, &state), name);
+    t->state = bench_device(state);
+    m->object = memopt_i_system_alloc(NULL, object, 64);
+    bench_check(memopt_optim_create(&d, m->object, object, &m->optim), name);
+    bench_check(memopt_cuda_optim_state_init(m->optim, 0, stream), name);
+    bench_check(memopt_cuda_optim_scratch(m->optim, &m->scratch), name);
+    m->d_scratch = bench_device(m->scratch);
+}
+static void bench_matrix_close(bench_matrix *m) {
+    memopt_cuda_gemm_destroy(m->gemm);
+    free(m->gemm_memory);
+    memopt_i_system_free(NULL, m->object, 0, 64);
+    bench_free(m->tensor.weights);
+    bench_free((void *)(uintptr_t)m->tensor.gradients);
+    bench_free(m->tensor.state);
+    bench_free(m->d_workspace);
+    bench_free(m->d_scratch);
+}
+static void bench_muon(bench_card *b, const char *name) {
+    const memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_MUON);
+    const size_t n = 8192;
+    const float one = 1;
+    const float zero = 0;
+    memopt_optim_run run;
+    bench_matrix m;
+    bench_bare bare;
+    void *product;
+
+    if (b->only && strncmp(name, b->only, strlen(b->only))) return;
+    bench_matrix_open(&m, name, n, b->stream);
+    bench_bare_open(&bare, n);
+    product = bench_device(n * n * 2);
+    memset(&run, 0, sizeof run);
+    run.step = 1;
+    run.groups = &group;
+    run.group_count = 1;
+    bench_pair(b, name, n, 0, [&] {
+        bench_check(memopt_cuda_optim_step(m.optim, &run, m.d_scratch, m.scratch, b->stream), name);
+        ++run.step;
+    }, [&] {
+        for (int i = 0; i < 15; ++i)
+            bench_blas(cublasLtMatmul(bare.handle, bare.what, &one, m.tensor.gradients, bare.a, m.tensor.weights,
+                                      bare.b, &zero, product, bare.c, product, bare.c, &bare.found.algo,
+                                      bare.d_workspace, MEMOPT_CUDA_GEMM_WORKSPACE, b->stream));
+    });
+    bench_bare_close(&bare);
+    bench_matrix_close(&m);
+    bench_free(product);
+}
 /* Attention of 4,096 rows against bare products of as many operations, 2 of 8192^3 in forward, 5 in backward: making scores
    again, and the half of a diagonal tile that a mask throws away, are not counted. */
 static void bench_attention(bench_card *b, const char *forward, const char *backward, size_t width, int causal) {
@@ -426,6 +503,7 @@ int main(int argc, char **argv) {
     bench_entropy(&b, "cross_entropy_f32_50304", 50304, 4096, MEMOPT_TYPE_F32);
     bench_layers(&b);
     bench_linear(&b);
+    bench_muon(&b, "muon_8bit_8192");
     bench_attention(&b, "attention_64", "attention_64_back", 64, 0);
     bench_attention(&b, "attention_64_causal", "attention_64_causal_back", 64, 1);
     bench_attention(&b, "attention_128", "attention_128_back", 128, 0);

@@ -145,9 +145,9 @@ static int say(tuner *t) {
     memset(&text, 0, sizeof text);
     memcpy(tokens, t->prompt.ids, count * sizeof *tokens);
     wrong = generate(&g, tokens, &count, room, t->config.eos, t->progress.step);
-    if (!wrong && tokeniser_decode(&t->tokens, tokens, count, TOKENISER_SKIP_SPECIAL, &text))
-        wrong = refuse(&t->m.why, "what the model says: %s", t->tokens.message);
-    if (!wrong) {
+    if (!wrong && tokeniser_decode(&t->tokens, tokens, count, TOKENISER_SKIP_SPECIAL, &text)) {
+        printf("says     what its tokeniser cannot tell: %s\n", t->tokens.message); /* no reason to end a run */
+    } else if (!wrong) {
         printf("says     ");
         print_text(text.bytes, text.count);
         putchar('\n');
@@ -291,8 +291,10 @@ static int run_step(tuner *t) {
     printf("step %llu of %llu  loss %.6f  %.1f tokens/s", (unsigned long long)p->step, (unsigned long long)t->steps, loss,
            (double)(t->s.units * transformer_rows(&t->m.shape)) / seconds);
     if (o->validate && (p->step % o->validate == 0 || p->step == t->steps)) {
-        if (validate(t, &loss)) return 1;
-        printf("  held back %.6f", loss);
+        double held_back;
+
+        if (validate(t, &held_back)) return 1;
+        if (o->validation > 0) printf("  held back %.6f", held_back);
     }
     fputs(", ", stdout);
     tell_time(seconds * (double)(t->steps - p->step));
@@ -392,14 +394,14 @@ static int describe_settings(tuner *t, char *text, size_t capacity) {
     snprintf(path, sizeof path, "%.1900s/config.json", o->model);
     if (file_crc(t, path, &crc)) return 1;
     snprintf(text, capacity,
-             "model %08lx\ndata %llu tokens in %llu windows of %lu\nbatch %lu\naccumulate %lu\nadapter %lu\nalpha %.17g\n"
-             "frozen %lu\nweights %s\noptimizer %d\nstates %d\nrate %.17g\ndecay %.17g\nclip %.17g\nwarmup %lu\nschedule %d\n"
-             "steps %llu\nseed %llu\nway %d %lu %lu\n",
-             (unsigned long)crc, (unsigned long long)c.tokens, (unsigned long long)c.part[0].windows, (unsigned long)s->context,
-             (unsigned long)s->batch, (unsigned long)s->units, (unsigned long)s->adapter, s->adapter_alpha,
-             (unsigned long)s->frozen_bits, s->fp32 ? "fp32" : s->split ? "split" : "bf16", (int)s->kind, (int)s->state, o->rate,
-             s->decay, s->clip, (unsigned long)o->warmup, (int)o->schedule, (unsigned long long)t->steps,
-             (unsigned long long)s->seed, t->way.slow, (unsigned long)t->way.head_chunk,
+             "model %08lx\ndata %08lx, %llu tokens in %llu windows of %lu\nbatch %lu\naccumulate %lu\n"
+             "adapter %lu\nalpha %.17g\nfrozen %lu\nweights %s\noptimizer %d\nstates %d\n"
+             "rate %.17g\ndecay %.17g\nclip %.17g\nwarmup %lu\nschedule %d\nsteps %llu\nseed %llu\nway %d %lu %lu\n",
+             (unsigned long)crc, (unsigned long)c.crc, (unsigned long long)c.tokens, (unsigned long long)c.part[0].windows,
+             (unsigned long)s->context, (unsigned long)s->batch, (unsigned long)s->units, (unsigned long)s->adapter,
+             s->adapter_alpha, (unsigned long)s->frozen_bits, s->fp32 ? "fp32" : s->split ? "split" : "bf16",
+             (int)s->kind, (int)s->state, o->rate, s->decay, s->clip, (unsigned long)o->warmup, (int)o->schedule,
+             (unsigned long long)t->steps, (unsigned long long)s->seed, t->way.slow, (unsigned long)t->way.head_chunk,
              (unsigned long)t->way.mlp_chunk);
     return 0;
 }

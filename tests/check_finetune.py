@@ -478,6 +478,8 @@ def tune_wide_on(*arguments):
     result = run("wide", "wide.u16", "--out", "out", *WIDE_SWITCHES, *arguments)
     assert result.returncode == 0, result
     assert not os.path.exists("out.run") and os.listdir("disk") == [], (os.listdir("."), os.listdir("disk"))
+    took, told = map(float, re.search(r"took ([\d.]+) MB at most, told ([\d.]+)", result.stdout).groups())
+    assert took <= told, (took, told)
     return contents("out"), result.stdout
 
 
@@ -575,6 +577,12 @@ def check_prompts():
     assert compared >= 2
     drawn = [says("the", 9, "--temperature", 2, "--seed", seed) for seed in (1, 1, 2, 3)]
     assert drawn[0] == drawn[1] and len(set(drawn)) == 3, drawn
+    short = tokenizer()  # vocabularies are often padded: the model says what has no text
+    del short["added_tokens"][:], short["model"]["merges"][1:]
+    short["model"]["vocab"] = {text: i for text, i in short["model"]["vocab"].items() if i < 257}
+    write(folder + "/tokenizer.json", json.dumps(short))
+    drawn = [says("x", 10, "--temperature", 1000, "--seed", seed) for seed in range(1, 9)]
+    assert any("cannot tell: id 2" in text for text in drawn), drawn
 
 
 # ---- refusals ----
@@ -792,6 +800,9 @@ def refuse_others(r):
                         ("states", 8)):
         r.told("out.run: a run was begun there with \"", "wide", "wide.u16", *switches, "--" + name, value)
         assert contents_below("out.run") == kept, name
+    tokens = bytes_of("wide.u16")
+    write("other.u16", tokens[2:4] + tokens[:2] + tokens[4:])
+    r.told("out.run: a run was begun there with \"data ", "wide", "other.u16", *switches, left=["other.u16.tokens"])
     files, said = tune_wide_on("--steps", 40)
     assert "goes on after step " in said and files == tune_wide("--steps", 40)[0]
     remove("out")

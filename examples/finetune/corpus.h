@@ -14,6 +14,7 @@ typedef struct corpus {
     memopt_host host;
     void    *file;         /* word w of the tokens is at byte 4 * (CORPUS_HEAD + w) */
     uint64_t words, documents;
+    uint32_t crc;          /* of the words */
     char     path[4096];   /* of NAME.tokens */
     int      no_room;      /* beside it: temporary files go elsewhere */
 } corpus;
@@ -138,6 +139,7 @@ static inline int corpus_check(corpus_maker *m, void *file) {
         if (corpus_read(h, file, at, block, n)) return CORPUS_NO_FILE;
         crc = memopt_crc32c(crc, block, n);
     }
+    m->c->crc = crc;
     return crc == corpus_word(head + 48) ? CORPUS_DONE : CORPUS_NO_FILE;
 }
 
@@ -169,6 +171,7 @@ static inline int corpus_make(corpus_maker *m, void *file) {
     if (m->in.crc != m->head[5]) return corpus_refuse(&m->in, "it changed while it was read");
     m->c->words = m->in.out.at / 4 - CORPUS_HEAD;
     m->c->documents = m->in.documents;
+    m->c->crc = m->in.out.crc;
     m->head[8] = (uint32_t)m->c->words;
     m->head[9] = (uint32_t)(m->c->words >> 32);
     m->head[10] = (uint32_t)m->in.documents;

@@ -41,6 +41,7 @@ typedef struct data_part {
 
 typedef struct data_counts {
     uint64_t documents, tokens; /* of the file */
+    uint32_t crc;               /* of its tokens, and of which have loss */
     uint64_t left_out;          /* documents with no token to learn */
     data_part part[2];          /* 0: what is trained on; 1: what is held back */
 } data_counts;
@@ -248,6 +249,7 @@ static inline int data_set_up(data *d, const data_desc *desc, reason *why) {
     d->seed = desc->seed;
     d->padding = desc->text.coder.eos < 0 ? 0 : desc->text.coder.eos;
     d->counts.documents = d->tokens.documents;
+    d->counts.crc = d->tokens.crc;
     d->counts.tokens = d->tokens.words - d->tokens.documents;
     return corpus_scratch(&d->tokens, &d->index, why) || data_pack(d, desc->validation, why)
         || data_enough(d, desc, why);

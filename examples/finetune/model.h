@@ -12,6 +12,7 @@
 #include <time.h>
 #include "folder.h"
 
+#define HUGE_FROM ((size_t)256 << 20) /* bytes of the arena: below, up to 2 MiB for its last huge page is too much */
 enum { SECTOR = 4096 /* where slow weights begin */, GRAIN = 256 };
 
 typedef struct tuning { /* of a run */
@@ -605,11 +606,13 @@ static memopt_status model_open_store(const memopt_store_desc *s, memopt_store *
 /* path: of the store, if anything is slow. */
 static int model_open(model *m, const char *path, int reopen) {
     memopt_arena_desc a;
+    memopt_pages_desc pages;
     memopt_store_desc s = model_store(m, path);
     memopt_shard_desc d;
     memopt_host host;
     size_t i;
 
+    memset(&pages, 0, sizeof pages);
     memset(&a, 0, sizeof a);
     memset(&host, 0, sizeof host);
     host.threads = m->threads; /* they make checksums, too */
@@ -618,7 +621,8 @@ static int model_open(model *m, const char *path, int reopen) {
     s.reopen = reopen;
     a.source = &m->source;
     if (m->slow && failed(&m->why, path, model_open_store(&s, &m->store))) return 1;
-    if (failed(&m->why, "the memory", memopt_source_pages(NULL, &m->source))) return 1;
+    pages.no_huge = m->arena_bytes < HUGE_FROM;
+    if (failed(&m->why, "the memory", memopt_source_pages(&pages, &m->source))) return 1;
     a.capacity = round_up(m->arena_bytes, m->source.granularity);
     if (failed(&m->why, "the memory", memopt_arena_create(&a, &m->arena)) || model_push(m) || model_open_tapes(m)) return 1;
     m->head.targets = m->targets;

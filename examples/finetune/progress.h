@@ -9,6 +9,8 @@
 #include <signal.h>
 #include "model.h"
 
+enum { SAVE_TILE = 1 << 16 /* four are under way: beside the plan, so they are small */ };
+
 typedef struct progress {
     model *m;
     memopt_save_desc save;
@@ -97,6 +99,7 @@ static int progress_list(progress *p) {
     p->items[p->save.item_count].count = p->items[p->save.item_count].held = 1;
     p->items[p->save.item_count++].data = &p->step;
     p->save.items = p->items;
+    p->save.tile = SAVE_TILE;
     p->save.path = p->folder;
     p->save.lock = p->lock;
     p->save.error = &m->why.error;

@@ -63,13 +63,13 @@ static int rehearsal_steps(model *few) {
 /* Of the whole model by what a few layers took. */
 static double rehearsal_seconds(const model *m, const model *few) {
     double seconds = rehearsed.whole;
-    int kind, way;
+    int kind, direction;
 
     for (kind = 0; kind < KINDS; ++kind)
-        for (way = 0; way < 2; ++way) {
-            const double runs = (double)few->runs[kind][way];
+        for (direction = 0; direction < 2; ++direction) {
+            const double runs = (double)few->runs[kind][direction];
 
-            if (runs > 0) seconds += rehearsed.seconds[kind][way] * ((double)m->runs[kind][way] / runs - 1);
+            if (runs > 0) seconds += rehearsed.seconds[kind][direction] * ((double)m->runs[kind][direction] / runs - 1);
         }
     return seconds;
 }

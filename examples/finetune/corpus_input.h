@@ -530,7 +530,7 @@ static inline int corpus_lines(corpus_input *in) {
         }
         ++in->line;
         in->begin += bytes + (newline != NULL);
-        while (bytes && strchr(" \t\r", line[bytes - 1]) && line[bytes - 1]) --bytes;
+        while (bytes && memchr(" \t\r", line[bytes - 1], 3)) --bytes;
         if (bytes && corpus_line(in, line, bytes)) return 1;
     }
     return 0;

@@ -25,6 +25,7 @@
 #include "finetune/data.h"
 #include "finetune/generate.h"
 #include "finetune/out.h"
+#include "finetune/page.h"
 #include "finetune/progress.h"
 #include "finetune/rehearse.h"
 
@@ -45,6 +46,8 @@ typedef struct tuner {
     way       way;
     progress  progress;
     int       goes_on;       /* there are settings of a run */
+    page      page;
+    char      told[1600];    /* of model, data and memory */
     uint64_t  steps;         /* of the run */
     tokeniser_ids prompt;    /* with room for what the model says */
     int32_t   begins;        /* the token in front of a text; -1: none */
@@ -276,11 +279,20 @@ static void tell_time(double seconds) {
     else printf("%.0f s", seconds);
 }
 
+/* Of what is held back, and what the model says. *held: NaN where it is not the time. */
+static int look(tuner *t, double *held) {
+    const options *o = t->o;
+    const uint64_t step = t->progress.step;
+
+    *held = (double)NAN;
+    if (!o->validate || (step % o->validate && step < t->steps)) return 0;
+    return (o->validation > 0 && validate(t, held)) || (o->prompt && say(t));
+}
+
 static int run_step(tuner *t) {
     progress *p = &t->progress;
     const double begin = seconds_now();
-    const options *o = t->o;
-    double loss, seconds;
+    double loss, held, seconds;
     size_t targets;
 
     t->s.rate = rate_at(t, p->step + 1);
@@ -288,20 +300,17 @@ static int run_step(tuner *t) {
     if (model_step(&t->m, p->step + 1, targets, load_unit, t, &loss)) return 1;
     ++p->step;
     seconds = seconds_now() - begin;
-    printf("step %llu of %llu  loss %.6f  %.1f tokens/s", (unsigned long long)p->step, (unsigned long long)t->steps, loss,
+    if (loss - loss != 0) return refuse(&t->m.why, "the loss is not finite: a smaller --rate may help");
+    printf("step %llu of %llu  loss %.6f  %.1f tokens/s, ", (unsigned long long)p->step, (unsigned long long)t->steps, loss,
            (double)(t->s.units * transformer_rows(&t->m.shape)) / seconds);
-    if (o->validate && (p->step % o->validate == 0 || p->step == t->steps)) {
-        double held_back;
-
-        if (validate(t, &held_back)) return 1;
-        if (o->validation > 0) printf("  held back %.6f", held_back);
-    }
-    fputs(", ", stdout);
     tell_time(seconds * (double)(t->steps - p->step));
     puts(" left");
-    if (o->prompt && o->validate && (p->step % o->validate == 0 || p->step == t->steps) && say(t)) return 1;
+    if (look(t, &held)) return 1;
+    if (held - held == 0) printf("held back  loss %.6f\n", held);
     fflush(stdout);
-    return loss - loss != 0 ? refuse(&t->m.why, "the loss is not finite: a smaller --rate may help") : 0;
+    page_step(&t->page, p->step, loss, held, seconds);
+    if (held - held == 0 || p->step == t->steps) page_write(&t->page, t->o->out, t->told, t->steps);
+    return 0;
 }
 
 static int run_steps(tuner *t) {
@@ -334,9 +343,11 @@ static int train(tuner *t) {
 
     if (open_run(t, &is_there)) return 1;
     if (is_there) printf("goes on after step %llu\n", (unsigned long long)t->progress.step);
+    page_begin(&t->page, t->progress.step);
     if (run_steps(t)) return 1;
     printf("memory   the process took %.1f MB at most, told %.1f\n", (double)process_highest() / 1e6, t->process_bytes / 1e6);
     if (t->progress.step < t->steps) {
+        page_write(&t->page, t->o->out, t->told, t->steps);
         printf("stopped after step %llu; the same command goes on\n", (unsigned long long)t->progress.step);
         return STOPPED;
     }
@@ -350,22 +361,28 @@ static int train(tuner *t) {
 static void tell(tuner *t) {
     const model *m = &t->m;
     const data_counts c = data_get_counts(t->data);
+    size_t n;
 
     t->process_bytes = (double)(m->arena_bytes + model_beside(m) + process_now() + PROCESS_SLACK);
-    printf("model    %lu layers of %lu, vocabulary %lu; %.1f million parameters are trained%s\n", (unsigned long)m->layers,
-           (unsigned long)m->shape.width, (unsigned long)m->shape.vocabulary, model_parameters(m) / 1e6,
-           m->o->adapter ? ", beside frozen ones" : "");
-    printf("data     %llu documents in %llu windows of %lu tokens, %llu targets; %llu windows are held back\n",
-           (unsigned long long)c.part[0].documents, (unsigned long long)c.part[0].windows, (unsigned long)t->s.context,
-           (unsigned long long)c.part[0].targets, (unsigned long long)c.part[1].windows);
-    printf("memory   %.1f MB: weights %.1f, frozen %.1f, gradients %.1f, states %.1f, a pass %.1f (%.0f %% is computed twice), program and "
-           "data %.1f\n", t->process_bytes / 1e6, (double)(m->bytes.weights + m->bytes.window + m->bytes.extra) / 1e6,
-           (double)m->frozen_bytes / 1e6, (double)(m->bytes.gradients + m->bytes.sums) / 1e6,
-           (double)(m->bytes.states + m->bytes.tiles) / 1e6, (double)(m->arena_bytes - model_held(m)) / 1e6,
-           100 * m->overhead, (t->process_bytes - (double)m->arena_bytes) / 1e6);
-    printf("         %s; %lu rows of the head at a time\n", t->way.text, (unsigned long)t->way.head_chunk);
-    if (m->slow) printf("disk     %.3f GB in %s; a step reads %.3f GB and writes %.3f\n", (double)m->room.disk / 1e9,
-                        t->progress.store, (double)m->bytes.slow_read / 1e9, (double)m->bytes.slow_written / 1e9);
+    n = (size_t)snprintf(
+        t->told, sizeof t->told,
+        "model    %lu layers of %lu, vocabulary %lu; %.1f million parameters are trained%s\n"
+        "data     %llu documents in %llu windows of %lu tokens, %llu targets; %llu windows are held back\n"
+        "memory   %.1f MB: weights %.1f, frozen %.1f, gradients %.1f, states %.1f, a pass %.1f (%.0f %% is computed twice),\n"
+        "         program and data %.1f\n         %s; %lu rows of the head at a time\n",
+        (unsigned long)m->layers, (unsigned long)m->shape.width, (unsigned long)m->shape.vocabulary, model_parameters(m) / 1e6,
+        m->o->adapter ? ", beside frozen ones" : "", (unsigned long long)c.part[0].documents,
+        (unsigned long long)c.part[0].windows, (unsigned long)t->s.context, (unsigned long long)c.part[0].targets,
+        (unsigned long long)c.part[1].windows, t->process_bytes / 1e6,
+        (double)(m->bytes.weights + m->bytes.window + m->bytes.extra) / 1e6, (double)m->frozen_bytes / 1e6,
+        (double)(m->bytes.gradients + m->bytes.sums) / 1e6, (double)(m->bytes.states + m->bytes.tiles) / 1e6,
+        (double)(m->arena_bytes - model_held(m)) / 1e6, 100 * m->overhead,
+        (t->process_bytes - (double)m->arena_bytes) / 1e6, t->way.text, (unsigned long)t->way.head_chunk);
+    if (m->slow)
+        (void)snprintf(t->told + n, sizeof t->told - n, "disk     %.3f GB in %.900s; a step reads %.3f GB and writes %.3f\n",
+                       (double)m->room.disk / 1e9, t->progress.store, (double)m->bytes.slow_read / 1e9,
+                       (double)m->bytes.slow_written / 1e9);
+    fputs(t->told, stdout);
     fflush(stdout);
 }
 
@@ -449,6 +466,8 @@ static int work(tuner *t) { /* the exit status */
     snprintf(t->progress.folder, sizeof t->progress.folder, "%.1000s.run", o->out);
     snprintf(t->progress.store, sizeof t->progress.store, "%.1000s/%.64s.tiles", o->disk ? o->disk : t->progress.folder,
              strrchr(o->out, '/') ? strrchr(o->out, '/') + 1 : o->out);
+    snprintf(t->page.losses, sizeof t->page.losses, "%s/losses", t->progress.folder);
+    snprintf(t->page.path, sizeof t->page.path, "%.1000s.html", o->out);
     t->progress.m = &t->m;
     if (failed(why, "the host", memopt_host_resolve(NULL, &t->host)) || config_open(&t->config, path, &t->shape, why)
         || folder_open(&t->folder, o->model, &t->config, &t->shape, &t->host, why) || folder_check_tied_head(&t->folder)) return 1;
@@ -483,6 +502,7 @@ int main(int argc, char **argv) {
     wrong = work(&t);
     if (wrong == 1) fprintf(stderr, "finetune: %s\n", t.m.why.text);
     progress_close(&t.progress);
+    page_close(&t.page);
     model_close(&t.m);
     data_close(t.data);
     if (t.has_tokens) tokeniser_close(&t.tokens);

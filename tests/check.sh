@@ -565,6 +565,13 @@ finetune() { # tiny models in and out, their losses computed once more, what is 
     $MAKE -s build/finetune || exit 1
     "$python" tests/check_finetune.py build/finetune
 }
+finetune_peers() { # six models and their adapters, beside transformers and peft
+    python=${PYTHON:-python3}
+    "$python" -c 'import torch, transformers, peft' 2>/dev/null ||
+        skip "no python3 with torch, transformers and peft here: pip install torch transformers peft"
+    $MAKE -s build/finetune || exit 1
+    "$python" tests/check_finetune_peers.py build/finetune
+}
 size_7b() { # the 7-billion-parameter decoder's program with tiny layers
     $MAKE -s build/size_7b || exit 1
     sh tests/check_size_7b.sh build/size_7b

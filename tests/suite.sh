@@ -157,6 +157,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "ranks over MPI" "$check mpi"
     row "safetensors: read as the reference reads them" "$check tensors_python $files"
     row "tokeniser: ids and texts as the library's" "$check tokenizers $strings"
+    row "finetune: losses, folders and adapters as transformers and peft have them" "$check finetune_peers"
     row "example save: its model, read by the reference" "$check save_python"
     row "ranks over NCCL, simulated" "$check nccl"
     row "examples/adopt: lines, peaks and bits of every stage" "$check adopt"

@@ -83,8 +83,10 @@ static void cuda_part_refuses(void) {
         { MEMOPT_OPTIM_LION, MEMOPT_STATE_F32, 0, MEMOPT_ERR_UNSUPPORTED },
         { MEMOPT_OPTIM_LAMB, MEMOPT_STATE_8BIT, 0, MEMOPT_ERR_UNSUPPORTED } };
     memopt_optim_run run;
+    memopt_cuda_muon muon;
     size_t bytes = 0;
 
+    CHECK(!memopt_cuda_muon_products(&muon, NULL, MEMOPT_TYPE_BF16));
     memset(&run, 0, sizeof run);
     run.step = 1;
     run.group_count = 1;

@@ -29,7 +29,7 @@
 #include "finetune/progress.h"
 #include "finetune/rehearse.h"
 
-enum { STOPPED = 3 /* exit status */ };
+enum { STOPPED = 3 /* exit status */, HELD_BACK_FROM = 20 /* documents */ };
 
 typedef struct tuner {
     const options *o;
@@ -50,7 +50,7 @@ typedef struct tuner {
     char      told[1600];    /* of model, data and memory */
     uint64_t  steps;         /* of the run */
     tokeniser_ids prompt;    /* with room for what the model says */
-    int32_t   begins;        /* the token in front of a text; -1: none */
+    double    holds_back;    /* the share of documents */
     double    process_bytes; /* told */
 } tuner;
 
@@ -69,9 +69,16 @@ static int coder_encode(void *user, const char *text, size_t bytes, int32_t **id
     return wrong;
 }
 
+/* An added token alone: a word of the vocabulary that looks like one is text. */
 static int coder_token(void *user, const char *text, int32_t *id) {
-    *id = tokeniser_id((const tokeniser *)user, text, strlen(text));
-    return *id < 0;
+    const tokeniser *t = (const tokeniser *)user;
+    size_t i, k;
+
+    *id = tokeniser_id(t, text, strlen(text));
+    for (i = 0; i < 2; ++i)
+        for (k = 0; k < t->sets[i].count; ++k)
+            if (t->sets[i].list[k].id == *id) return 0;
+    return 1;
 }
 
 static int open_tokens(tuner *t) {
@@ -97,29 +104,13 @@ static int file_crc(tuner *t, const char *path, uint32_t *crc) {
     return 0;
 }
 
-/* What the tokeniser puts in front of a text, if it is asked to. */
-static int find_beginning(tuner *t) {
-    tokeniser_ids bare, whole;
-    int wrong;
-
-    memset(&bare, 0, sizeof bare);
-    memset(&whole, 0, sizeof whole);
-    wrong = tokeniser_encode(&t->tokens, "a", 1, 0, &bare)
-         || tokeniser_encode(&t->tokens, "a", 1, TOKENISER_ADD_SPECIAL, &whole);
-    if (wrong) (void)refuse(&t->m.why, "tokenizer.json: %s", t->tokens.message);
-    t->begins = !wrong && whole.count > bare.count && whole.ids[0] != bare.ids[0] ? whole.ids[0] : -1;
-    free(bare.ids);
-    free(whole.ids);
-    return wrong;
-}
-
 /* ---- a prompt ---- */
 static int open_prompt(tuner *t) {
     const options *o = t->o;
     size_t room;
 
     if (!o->prompt) return 0;
-    if (!t->has_tokens && (open_tokens(t) || find_beginning(t))) return 1;
+    if (!t->has_tokens && open_tokens(t)) return 1;
     if (tokeniser_encode(&t->tokens, o->prompt, strlen(o->prompt), TOKENISER_ADD_SPECIAL, &t->prompt))
         return refuse(&t->m.why, "--prompt: %s", t->tokens.message);
     room = t->prompt.count + o->tokens;
@@ -170,6 +161,8 @@ static int open_data(tuner *t) {
     const options *o = t->o;
     data_desc d;
     char path[2048];
+    const int32_t *begins;
+    size_t count;
 
     memset(&d, 0, sizeof d);
     d.text.path = o->data;
@@ -180,16 +173,23 @@ static int open_data(tuner *t) {
     d.text.coder.bos = -1;
     d.text.coder.eos = t->config.eos;
     d.context = t->s.context;
-    d.validation = o->validation;
     d.seed = t->s.seed;
     if (!is_tokens(o->data)) {
         snprintf(path, sizeof path, "%.1900s/tokenizer.json", o->model);
-        if (open_tokens(t) || find_beginning(t) || file_crc(t, path, &d.text.coder.crc)) return 1;
-        d.text.coder.bos = t->begins;
+        if (open_tokens(t) || file_crc(t, path, &d.text.coder.crc)) return 1;
+        begins = tokeniser_around(&t->tokens, 0, &count);
+        if (count) d.text.coder.bos = begins[0];
         d.text.coder.encode_fn = coder_encode;
         d.text.coder.token_fn = coder_token;
         d.text.coder.user = &t->tokens;
     }
+    if (data_open(&d, &t->data, &t->m.why)) return 1;
+    t->holds_back = o->validation;
+    if (t->holds_back < 0) t->holds_back = data_get_counts(t->data).documents < HELD_BACK_FROM ? 0 : 0.05;
+    if (!(t->holds_back > 0)) return 0;
+    data_close(t->data);
+    t->data = NULL;
+    d.validation = t->holds_back;
     return data_open(&d, &t->data, &t->m.why);
 }
 
@@ -286,7 +286,7 @@ static int look(tuner *t, double *held) {
 
     *held = (double)NAN;
     if (!o->validate || (step % o->validate && step < t->steps)) return 0;
-    return (o->validation > 0 && validate(t, held)) || (o->prompt && say(t));
+    return (t->holds_back > 0 && validate(t, held)) || (o->prompt && say(t));
 }
 
 static int run_step(tuner *t) {

@@ -9,7 +9,8 @@ typedef struct options {
     const char *model, *data, *out, *disk, *chat;
     const char *prompt;
     size_t memory, threads, steps, warmup, save, validate, tokens;
-    double epochs, rate, validation, temperature; /* steps 0: by epochs; rate 0: by what is trained */
+    double epochs, rate, validation, temperature; /* steps 0: by epochs; rate 0: by what is trained; validation below 0:
+                                                      by the documents */
     rate_schedule schedule;
     int    learn_all, merges, plan;
 } options;
@@ -44,7 +45,8 @@ static const char *const options_text =
     "data\n"
     "  --chat NAME     chatml, llama2, llama3, mistral, plain, or a template: {role}, {content}, {end}\n"
     "  --learn-all     loss on prompts, too\n"
-    "  --hold-back 0.05 --validate 100    a share of the documents, and how often its loss is told\n"
+    "  --hold-back X   a share of the documents that is not trained on; default: 0.05, of fewer than 20 documents 0\n"
+    "  --validate 100  steps from one loss of these to the next\n"
     "while it runs\n"
     "  --save 100      steps between saves; with weights on the disk each step is one\n"
     "  --prompt TEXT   what the model says to it, where --validate tells a loss; --tokens 64 --temperature 0\n"
@@ -141,7 +143,7 @@ static void options_default(options *o, tuning *s) {
     o->epochs = 1;
     o->save = o->validate = 100;
     o->tokens = 64;
-    o->validation = 0.05;
+    o->validation = -1;
     o->threads = 1;
 #if defined(_SC_NPROCESSORS_ONLN)
     if (sysconf(_SC_NPROCESSORS_ONLN) > 1) o->threads = (size_t)sysconf(_SC_NPROCESSORS_ONLN);

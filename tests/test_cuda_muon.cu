@@ -657,6 +657,18 @@ static void cuda_muon_round(const memopt_i_cuda::muon_matrix *m) {
     free(b);
 }
 
+/* x is u of norm 1, or of a smaller one where that of u is below eps. */
+static void cuda_muon_normed(memopt_type type, const double *u, const double *x, size_t n, double eps) {
+    double norm = 0;
+    float inverse;
+
+    for (size_t i = 0; i < n; ++i) norm += u[i] * u[i];
+    norm = cuda_muon_rounded(type, (double)(float)sqrt(norm));
+    inverse = 1 / (float)(norm > eps ? norm : eps);
+    for (size_t i = 0; i < n; ++i)
+        CHECK_AT(x[i] == cuda_muon_rounded(type, (double)((float)u[i] * inverse)), i);
+}
+
 static void cuda_muon_products_of_a_shape(size_t rows, size_t columns, memopt_type type, double size) {
     cuda_muon_spec s = cuda_muon_of(MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, type);
     memopt_i_cuda::optim_call call;
@@ -664,7 +676,7 @@ static void cuda_muon_products_of_a_shape(size_t rows, size_t columns, memopt_ty
     memopt_optim_group g[2];
     memopt_optim_run run;
     const size_t n = rows * columns;
-    double *u, *x, norm = 0;
+    double *u, *x;
     cuda_muon_pair *p;
 
     cuda_muon_shape(&s, rows, columns);
@@ -680,13 +692,7 @@ static void cuda_muon_products_of_a_shape(size_t rows, size_t columns, memopt_ty
     u = cuda_muon_fetch(type, m.x, n);
     CHECK(memopt_i_cuda::muon_normalize(&m) == 0);
     x = cuda_muon_fetch(type, m.x, n);
-    for (size_t i = 0; i < n; ++i) norm += u[i] * u[i];
-    norm = cuda_muon_rounded(type, (double)(float)sqrt(norm));
-    if (norm < 0.5) norm = 0.5;
-    for (size_t i = 0; i < n; ++i) {
-        const float inverse = 1 / (float)norm;
-        CHECK_AT(x[i] == cuda_muon_rounded(type, (double)((float)u[i] * inverse)), i);
-    }
+    cuda_muon_normed(type, u, x, n, g[0].eps);
     for (int round = 0; round < 5; ++round) {
         unsigned char *const made = m.next;
         memopt_i_cuda::matrix_product q[3];
@@ -785,13 +791,49 @@ static void cuda_muon_says(const cuda_muon_pair *p, const memopt_optim_run *run,
     CHECK(memopt_cuda_optim_begin(p->gpu.optim, run, p->d_scratch, p->scratch_bytes, NULL) == want);
 }
 
+/* Each side's products, asked to step on the other one. */
+static void cuda_muon_other_side(cuda_muon_pair *p, const memopt_optim_run *run) {
+    memopt_cuda_shard shard = {};
+    memopt_optim_desc asked = p->cpu.desc;
+    memopt_shard_kernels kernels;
+    memopt_error error;
+    size_t bytes = 7;
+
+    CHECK(memopt_optim_step(p->gpu.optim, run) == MEMOPT_ERR_UNSUPPORTED);
+    CHECK(test_error_says(memopt_optim_error(p->gpu.optim), MEMOPT_ERR_UNSUPPORTED,
+                          "muon is a device's, which has to step it"));
+    CHECK(memopt_cuda_optim_scratch(p->cpu.optim, &bytes) == MEMOPT_ERR_UNSUPPORTED && bytes == 7);
+    CHECK(memopt_cuda_optim_step(p->cpu.optim, run, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_ERR_UNSUPPORTED);
+    CHECK(test_error_says(memopt_optim_error(p->cpu.optim), MEMOPT_ERR_UNSUPPORTED,
+                          "muon is the CPU's: take memopt_cuda_muon_products()"));
+    memopt_cuda_shard_kernels(&kernels);
+    asked.error = &error;
+    CHECK(kernels.scratch_fn(&shard, &asked, &bytes) == MEMOPT_ERR_UNSUPPORTED && bytes == 7);
+    CHECK(test_error_says(error, MEMOPT_ERR_UNSUPPORTED,
+                          "optim: muon is the CPU's: take memopt_cuda_muon_products()"));
+    CHECK(kernels.scratch_fn(&shard, &p->gpu.desc, &bytes) == MEMOPT_OK && bytes == p->scratch_bytes);
+}
+
+/* Within a step: states that are elsewhere, half a matrix, and what comes in another order. */
+static void cuda_muon_refused_parts(cuda_muon_pair *p) {
+    memopt_optim *o = p->gpu.optim;
+    void *const d = p->d_scratch;
+    const size_t n = p->scratch_bytes;
+    memopt_cuda_optim_offload offload;
+
+    memset(&offload, 0, sizeof offload);
+    CHECK(memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT_DEVICE, NULL, &offload.transfer) == 0);
+    CHECK(memopt_cuda_optim_offload_bytes(o, &offload, &offload.bytes) == 0);
+    offload.d_tiles = test_device(offload.bytes);
+    CHECK(memopt_cuda_optim_apply_offloaded(o, &offload, d, n, NULL) == MEMOPT_ERR_UNSUPPORTED);
+    CHECK(memopt_cuda_transfer_destroy(offload.transfer) == 0);
+    CHECK(memopt_cuda_optim_apply(o, 0, 0, 120, d, n, NULL) == MEMOPT_ERR_STATE);
+    CHECK(memopt_cuda_optim_measure(o, 0, 0, 60, d, n, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_cuda_optim_measure(o, 1, 0, 40, d, n, NULL) == MEMOPT_ERR_STATE);
+}
+
 static void cuda_muon_refused(void) {
     cuda_muon_spec s = cuda_muon_of(MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_BF16);
-    memopt_cuda_optim_offload offload;
-    memopt_shard_kernels kernels;
-    memopt_cuda_shard shard = {};
-    memopt_optim_desc asked;
-    memopt_error error;
     memopt_optim_group g[2];
     memopt_optim_run run;
     cuda_muon_pair *p;
@@ -812,37 +854,13 @@ static void cuda_muon_refused(void) {
     cuda_muon_says(p, &run, MEMOPT_ERR_ARGUMENT, "muon has no gemm: give memopt_cuda_muon_products() one");
     CHECK(memopt_cuda_optim_scratch(p->gpu.optim, &bytes) == 0 && bytes == p->scratch_bytes);
     CHECK(memopt_cuda_muon_products(&p->muon, p->gemm, MEMOPT_TYPE_BF16) == p->gpu.desc.muon);
-    CHECK(memopt_optim_step(p->gpu.optim, &run) == MEMOPT_ERR_UNSUPPORTED);
-    CHECK(test_error_says(memopt_optim_error(p->gpu.optim), MEMOPT_ERR_UNSUPPORTED,
-                          "muon is a device's, which has to step it"));
-    CHECK(memopt_cuda_optim_scratch(p->cpu.optim, &bytes) == MEMOPT_ERR_UNSUPPORTED && bytes == p->scratch_bytes);
-    CHECK(memopt_cuda_optim_step(p->cpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_ERR_UNSUPPORTED);
-    CHECK(test_error_says(memopt_optim_error(p->cpu.optim), MEMOPT_ERR_UNSUPPORTED,
-                          "muon is the CPU's: take memopt_cuda_muon_products()"));
-    memopt_cuda_shard_kernels(&kernels); /* of a shard */
-    asked = p->cpu.desc;
-    asked.error = &error;
-    CHECK(kernels.scratch_fn(&shard, &asked, &bytes) == MEMOPT_ERR_UNSUPPORTED && bytes == p->scratch_bytes);
-    CHECK(test_error_says(error, MEMOPT_ERR_UNSUPPORTED,
-                          "optim: muon is the CPU's: take memopt_cuda_muon_products()"));
-    bytes = 0;
-    CHECK(kernels.scratch_fn(&shard, &p->gpu.desc, &bytes) == MEMOPT_OK && bytes == p->scratch_bytes);
+    cuda_muon_other_side(p, &run);
     CHECK(memopt_cuda_optim_step(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes - 1, NULL) == MEMOPT_ERR_BUFFER);
     g[0].beta1 = 0;
     cuda_muon_says(p, &run, MEMOPT_ERR_ARGUMENT, "group 0: nesterov is set without a momentum: beta1 is 0");
     g[0].beta1 = 0.95;
     CHECK(memopt_cuda_optim_begin(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == 0);
-    memset(&offload, 0, sizeof offload);
-    CHECK(memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT_DEVICE, NULL, &offload.transfer) == 0);
-    CHECK(memopt_cuda_optim_offload_bytes(p->gpu.optim, &offload, &offload.bytes) == 0);
-    offload.d_tiles = test_device(offload.bytes);
-    CHECK(memopt_cuda_optim_apply_offloaded(p->gpu.optim, &offload, p->d_scratch, p->scratch_bytes, NULL)
-          == MEMOPT_ERR_UNSUPPORTED);
-    CHECK(memopt_cuda_transfer_destroy(offload.transfer) == 0);
-    CHECK(memopt_cuda_optim_apply(p->gpu.optim, 0, 0, 120, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_ERR_STATE);
-    CHECK(memopt_cuda_optim_measure(p->gpu.optim, 0, 0, 60, p->d_scratch, p->scratch_bytes, NULL)
-          == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_cuda_optim_measure(p->gpu.optim, 1, 0, 40, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_ERR_STATE);
+    cuda_muon_refused_parts(p);
     CHECK(memopt_cuda_optim_end(p->gpu.optim) == 0);
     CHECK(cuda_muon_hash(p) == before);
     CHECK(memopt_cuda_optim_step(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == 0);
@@ -960,27 +978,31 @@ static void cuda_muon_bytes(void) {
 }
 
 #ifndef __CUDACC__
-/* Every launch and product fails in turn: told, the step is over, and the next one goes on. A card without bfloat16,
-   and shapes that cuBLASLt has nothing for, are refused before anything was launched. */
-static void cuda_muon_faults(void) {
+static cuda_muon_pair *cuda_muon_one(memopt_optim_run *run, memopt_optim_group *g) { /* one matrix, and its step */
     cuda_muon_spec s = cuda_muon_of(MEMOPT_STATE_8BIT, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_BF16);
-    memopt_optim_group g[2];
-    memopt_optim_run run;
     cuda_muon_pair *p;
-    memopt_cuda_gemm *other;
-    void *memory;
-    size_t launches, k;
-    uint32_t before;
 
     cuda_muon_shape(&s, 20, 31);
     cuda_muon_groups(g, &s);
-    run = cuda_muon_run(g, 1);
+    *run = cuda_muon_run(g, 1);
     p = cuda_muon_open(&s);
     cuda_muon_feed(p, 1, 0);
-    before = cuda_muon_hash(p);
-    for (k = 1; k <= 3; ++k) {
+    return p;
+}
+
+/* Shapes that cuBLASLt has nothing for, another device, and a card without bfloat16: before anything was launched. */
+static void cuda_muon_impossible(void) {
+    memopt_optim_group g[2];
+    memopt_optim_run run;
+    cuda_muon_pair *p = cuda_muon_one(&run, g);
+    const uint32_t before = cuda_muon_hash(p);
+    memopt_cuda_gemm *other;
+    void *memory;
+
+    for (size_t k = 1; k <= 3; ++k) {
+        const size_t launches = simulator_launches();
+
         cublaslt_mock_no_algorithm(k);
-        launches = simulator_launches();
         CHECK(memopt_cuda_optim_step(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL)
               == MEMOPT_CUDA_ERR_NO_ALGORITHM);
         CHECK(simulator_launches() == launches && cuda_muon_hash(p) == before);
@@ -1004,28 +1026,33 @@ static void cuda_muon_faults(void) {
     cublaslt_mock_capability(90);
     memopt_cuda_gemm_destroy(other);
     memopt_i_system_free(NULL, memory, 0, 64);
-    (void)memopt_cuda_muon_products(&p->muon, p->gemm, MEMOPT_TYPE_BF16);
     CHECK(cuda_muon_hash(p) == before);
-    for (k = 1; k < 100; ++k) {
-        memopt_cuda_status status;
+    cuda_muon_close(p);
+}
 
-        simulator_fail_launch(k);
+/* Every launch and product fails in turn: told, the step is over, and the next one goes on. */
+static void cuda_muon_faults(void) {
+    const memopt_cuda_status execution = MEMOPT_CUDA_BASE_BLAS + (int)CUBLAS_STATUS_EXECUTION_FAILED;
+    memopt_optim_group g[2];
+    memopt_optim_run run;
+    cuda_muon_pair *p = cuda_muon_one(&run, g);
+    memopt_cuda_status status = 1;
+    size_t k;
+
+    for (k = 0; status && k < 100;) {
+        simulator_fail_launch(++k);
         status = memopt_cuda_optim_step(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL);
         simulator_fail_launch(0);
-        if (!status) break;
         CHECK(p->gpu.optim->active == MEMOPT_I_OPTIM_IDLE);
     }
-    CHECK(k == 8); /* begin; momentum, squares, total, ... */
-    for (k = 1; k < 100; ++k) {
-        memopt_cuda_status status;
-
-        cublaslt_mock_fail(k, CUBLAS_STATUS_EXECUTION_FAILED);
+    CHECK(k == 8); /* one more than: begin, momentum, three of the norm, X of norm 1, weights */
+    for (k = 0, status = execution; status && k < 100;) {
+        cublaslt_mock_fail(++k, CUBLAS_STATUS_EXECUTION_FAILED);
         status = memopt_cuda_optim_step(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL);
         cublaslt_mock_fail(0, 0);
-        if (!status) break;
-        CHECK(status == MEMOPT_CUDA_BASE_BLAS + (int)CUBLAS_STATUS_EXECUTION_FAILED);
+        CHECK(!status || status == execution);
     }
-    CHECK(k == 16);
+    CHECK(k == 16); /* one more than the products */
     cuda_muon_close(p);
 }
 #endif
@@ -1045,6 +1072,7 @@ void test_cuda_muon(void) {
     RUN(cuda_muon_held);
     RUN(cuda_muon_bytes);
 #ifndef __CUDACC__
+    RUN(cuda_muon_impossible);
     RUN(cuda_muon_faults);
 #endif
 }

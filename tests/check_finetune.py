@@ -368,6 +368,20 @@ def check_untied():
     assert trained["lm_head.weight"] != trained["wte.weight"]
 
 
+def bf16_model(config):
+    """For what is too large for model()."""
+    r, tensors = random.Random(3), {}
+    signs = bytes(0x3c if b < 128 else 0xbc for b in range(256))  # bf16 from 2^-7 to 2^-5, or minus that
+    for name, shape in shapes(config).items():
+        n = math.prod(shape)
+        data = bytearray(2 * n)
+        data[0::2], data[1::2] = r.randbytes(n), r.randbytes(n).translate(signs)
+        if "ln_" in name and name.endswith("weight"):
+            data = encode("BF16", [1] * n)
+        tensors[name] = ("BF16", shape, bytes(data))
+    return tensors
+
+
 # ---- text ----
 def check_text():
     """A text, and lines of JSON: what is learned, by the tokeniser above."""
@@ -447,22 +461,26 @@ def check_adapters():
                  "frozen weights of %d bits" % bits, bound)
 
 
+def check_merged_bands():
+    """A matrix that is merged in more than one band: the last rows of both."""
+    config = dict(TINY, n_layer=1, n_embd=64, n_inner=17000)
+    tensors, name, last = bf16_model(config), "h.0.mlp.c_fc", 16900
+    folder = folder_of("in", tensors, config=config)
+    switches = ["--adapter", 2, "--frozen", 32, "--rate", "3e-2", "--batch", 5, "--steps", 3]
+    tune(folder, "tokens.u16", *switches)
+    found = read_folder("out")
+    a, b = (decode("F32", found["base_model.model.transformer.%s.lora_%s.weight" % (name, x)][2]) for x in "AB")
+    tune(folder, "tokens.u16", *switches, "--merge", out="merged")
+    before, after = (decode("BF16", x[name + ".weight"][2]) for x in (tensors, read_folder("merged")))
+    for i in range(64):
+        for o in [0, 1, *range(last, 17000)]:
+            wanted = before[i * 17000 + o] + 2 * (a[i] * b[2 * o] + a[64 + i] * b[2 * o + 1])
+            assert abs(wanted - after[i * 17000 + o]) <= abs(wanted) * 2 ** -8 + 1e-7, (i, o)
+
+
 # ---- the same bytes, whatever the memory and the threads; and after kills ----
+# Large enough for its weights to matter beside the program's own memory.
 WIDE = dict(TINY, n_embd=128, n_head=4, n_layer=4, n_inner=512, n_positions=64)
-
-
-def wide_model():
-    """Large enough for its weights to matter beside the program's own memory."""
-    r, tensors = random.Random(3), {}
-    signs = bytes(0x3c if b < 128 else 0xbc for b in range(256))  # bf16 from 2^-7 to 2^-5, or minus that
-    for name, shape in shapes(WIDE).items():
-        n = math.prod(shape)
-        data = bytearray(2 * n)
-        data[0::2], data[1::2] = r.randbytes(n), r.randbytes(n).translate(signs)
-        if "ln_" in name and name.endswith("weight"):
-            data = encode("BF16", [1] * n)
-        tensors[name] = ("BF16", shape, bytes(data))
-    return tensors
 
 
 WIDE_SWITCHES = ["--context", 32, "--batch", 2, "--hold-back", 0, "--rate", "1e-3", "--states", 32]
@@ -842,7 +860,8 @@ def check_refusals():
     return r.count
 
 
-CHECKS = [check_values, check_untied, check_text, check_adapters, check_bits, check_stops, check_prompts]
+CHECKS = [check_values, check_untied, check_text, check_adapters, check_merged_bands, check_bits, check_stops,
+          check_prompts]
 
 
 def main():
@@ -851,7 +870,7 @@ def main():
         os.chdir(folder)
         os.mkdir("disk")
         DOCUMENTS = write_tokens("tokens.u16")
-        folder_of("wide", wide_model(), config=WIDE)
+        folder_of("wide", bf16_model(WIDE), config=WIDE)
         r = random.Random(2)
         tokens = [EOS if i % 37 == 36 else r.randrange(VOCABULARY) for i in range(2000)]
         write("wide.u16", struct.pack("<2000H", *tokens))

@@ -29,7 +29,7 @@
 #include "finetune/progress.h"
 #include "finetune/rehearse.h"
 
-enum { STOPPED = 3 /* exit status */, HELD_BACK_FROM = 20 /* documents */ };
+enum { STOPPED = 3 /* exit status */, HELD_BACK_FROM = 128 /* documents: a share of fewer may be none */ };
 
 typedef struct tuner {
     const options *o;
@@ -351,7 +351,10 @@ static int train(tuner *t) {
         printf("stopped after step %llu; the same command goes on\n", (unsigned long long)t->progress.step);
         return STOPPED;
     }
-    if (out_write(&t->m, &t->folder, t->o->out, t->o->merges)) return 1;
+    if (out_write(&t->m, &t->folder, t->o->out, t->o->merges)) {
+        if (!progress_write(&t->progress)) puts("all steps are saved; the same command writes the result");
+        return 1;
+    }
     progress_remove(&t->progress, &t->host);
     printf("%s is written\n", t->o->out);
     return 0;
@@ -406,17 +409,17 @@ static int describe_settings(tuner *t, char *text, size_t capacity) {
     const tuning *s = &t->s;
     const data_counts c = data_get_counts(t->data);
     char path[2048];
-    uint32_t crc;
+    uint32_t crc, weights;
 
     snprintf(path, sizeof path, "%.1900s/config.json", o->model);
-    if (file_crc(t, path, &crc)) return 1;
+    if (file_crc(t, path, &crc) || folder_crc(&t->folder, &weights)) return 1;
     snprintf(text, capacity,
-             "model %08lx\ndata %08lx, %llu tokens in %llu windows of %lu\nbatch %lu\naccumulate %lu\n"
+             "model %08lx, weights %08lx\ndata %08lx, %llu tokens in %llu windows of %lu\nbatch %lu\naccumulate %lu\n"
              "adapter %lu\nalpha %.17g\nfrozen %lu\nweights %s\noptimizer %d\nstates %d\n"
              "rate %.17g\ndecay %.17g\nclip %.17g\nwarmup %lu\nschedule %d\nsteps %llu\nseed %llu\nway %d %lu %lu\n",
-             (unsigned long)crc, (unsigned long)c.crc, (unsigned long long)c.tokens, (unsigned long long)c.part[0].windows,
-             (unsigned long)s->context, (unsigned long)s->batch, (unsigned long)s->units, (unsigned long)s->adapter,
-             s->adapter_alpha, (unsigned long)s->frozen_bits, s->fp32 ? "fp32" : s->split ? "split" : "bf16",
+             (unsigned long)crc, (unsigned long)weights, (unsigned long)c.crc, (unsigned long long)c.tokens,
+             (unsigned long long)c.part[0].windows, (unsigned long)s->context, (unsigned long)s->batch, (unsigned long)s->units,
+             (unsigned long)s->adapter, s->adapter_alpha, (unsigned long)s->frozen_bits, s->fp32 ? "fp32" : s->split ? "split" : "bf16",
              (int)s->kind, (int)s->state, o->rate, s->decay, s->clip, (unsigned long)o->warmup, (int)o->schedule,
              (unsigned long long)t->steps, (unsigned long long)s->seed, t->way.slow, (unsigned long)t->way.head_chunk,
              (unsigned long)t->way.mlp_chunk);
@@ -433,13 +436,16 @@ static int is_there(const char *path) {
 static int begin_run(tuner *t) {
     const options *o = t->o;
     progress *p = &t->progress;
-    char text[4096], before[4096];
+    char text[4096], before[4096], beside[1024];
     const char *line;
     way same;
 
     if (is_there(o->out)) return refuse(&t->m.why, "%s is there already: give --out another name", o->out);
     if (progress_lock(p) || progress_read_settings(p, &t->host, before, sizeof before)) return 1;
     t->goes_on = before[0] != 0;
+    snprintf(beside, sizeof beside, "%.1000s.tmp", o->out);
+    if (!t->goes_on && is_there(beside)) /* else it is what that run could not end, and is written anew */
+        return refuse(&t->m.why, "%s is there already: remove it, or give --out another name", beside);
     line = strstr(before, "\nway ");
     memset(&same, 0, sizeof same);
     if (line && sscanf(line, " way %d %zu %zu", &same.slow, &same.head_chunk, &same.mlp_chunk) != 3) line = NULL;
@@ -455,6 +461,14 @@ static int open_model(tuner *t) {
     m->folder = &t->folder;
     model_shape(m, &t->s, &t->config, &t->shape);
     return model_open_tables(m);
+}
+
+static int check_rank(tuner *t) { /* keys' outputs are the fewest, but in tiny models the MLP's */
+    const size_t kv = transformer_kv_width(&t->shape), hidden = t->shape.hidden;
+    const size_t width = t->shape.width, most = kv < hidden ? (kv < width ? kv : width) : hidden < width ? hidden : width;
+
+    return t->s.adapter > most && refuse(&t->m.why, "--adapter %lu: matrices have only %lu rows or columns",
+                                         (unsigned long)t->s.adapter, (unsigned long)most);
 }
 
 static int work(tuner *t) { /* the exit status */
@@ -475,12 +489,12 @@ static int work(tuner *t) { /* the exit status */
     if (t->s.context > t->config.positions)
         return refuse(why, "--context %lu: the model has %lu positions", (unsigned long)t->s.context,
                       (unsigned long)t->config.positions);
-    if (open_data(t)) return 1;
+    if (check_rank(t) || open_data(t)) return 1;
     t->steps = o->steps;
     if (!t->steps) {
         const uint64_t each = (uint64_t)t->s.batch * t->s.units, windows = data_get_counts(t->data).part[0].windows;
 
-        t->steps = (uint64_t)(o->epochs * (double)windows / (double)each + 0.999);
+        t->steps = (uint64_t)ceil(o->epochs * (double)windows / (double)each);
     }
     if (o->threads > 1 && failed(why, "--threads", memopt_thread_pool_create(NULL, (int)o->threads, &t->pool))) return 1;
     if (open_model(t) || open_prompt(t)) return 1;

@@ -403,6 +403,12 @@ def check_text():
     write("lines.jsonl", json.dumps({"messages": talk}) + "\n")
     document = [(t, t in (*b"yz", EOS)) for t in [*b"x|yz|", EOS]]
     near(loss("lines.jsonl", 1, "--chat", "{content}{end}|"), reference.loss([document]), "a chat")
+    write("text", texts[0])
+    for seed in (1, 13):  # by default no document is held back, or the only one would be
+        remove("out")
+        result = run("in", "text", "--out", "out", "--steps", 1, "--seed", seed)
+        assert result.returncode == 0 and " 0 windows are held back" in result.stdout, result
+        assert "held back  loss" not in result.stdout, result
 
 
 # ---- adapters ----
@@ -650,7 +656,10 @@ def refuse_tensors(r):
     kind, shape, data = r.good["wte.weight"]
     r.tensors("lm_head.weight is of type U8", **{"lm_head.weight": ("U8", shape, data[::4])})
     folder_of("bad", {**r.good, "ln_f.bias": ("F32", [WIDTH], encode("F32", [float("nan")] * WIDTH))})
-    r.folder("not finite", left=["out.run"])
+    r.folder("ln_f.bias has elements that are not finite", left=["out.run"])
+    remove("out")
+    folder_of("bad", {**r.good, "wte.weight": (kind, shape, data[:-4] + encode("F32", [float("inf")]))})
+    r.folder("wte.weight has elements that are not finite", "--adapter", 2, "--frozen", 8, left=["out.run"])
     remove("out")
 
 
@@ -778,6 +787,7 @@ def refuse_switches(r):
     r.folder("is the least", "--memory", 1000, left=["out.run"])
     remove("out")
     r.folder("the model has %d positions" % POSITIONS, "--context", POSITIONS + 1)
+    r.folder("--adapter %d: matrices have only %d" % (WIDTH + 1, WIDTH), "--adapter", WIDTH + 1)
     r.folder("--prompt: ", "--prompt", "th" * 5, "--tokens", 8)
     r.folder("--prompt: ", "--prompt", "x" * 13, "--tokens", 1)
     for out in ("tokens.u16", "wide"):
@@ -847,6 +857,34 @@ def refuse_full_disk(r):
         remove("out")
 
 
+def check_foreign():
+    """Files of somebody else beside OUT stay. What cannot be copied costs no step."""
+    switches = [*SWITCHES, "--steps", 3, "--out", "out"]
+    remove("out")
+    folder_of("bad", model(1, ["F32"]))
+    for folder in "out.run", "out.tmp":
+        os.mkdir(folder)
+        write(folder + "/notes", "mine")
+    result = run("bad", "tokens.u16", *switches)
+    assert result.returncode == 1 and "out.tmp is there already" in result.stderr, result
+    shutil.move("out.tmp/notes", "notes")
+    os.rmdir("out.tmp")
+    assert run("bad", "tokens.u16", *switches).returncode == 0 and os.listdir("out.run") == ["notes"]
+    expected = contents("out")
+    remove("out")
+    os.symlink("nowhere", "bad/more.json")
+    result = run("bad", "tokens.u16", *switches)
+    assert result.returncode == 1 and "all steps are saved" in result.stdout, result
+    os.remove("bad/more.json")
+    folder_of("bad", model(2, ["F32"]))
+    result = run("bad", "tokens.u16", *switches)
+    assert result.returncode == 1 and "begun there with \"model " in result.stderr, result
+    folder_of("bad", model(1, ["F32"]))
+    result = run("bad", "tokens.u16", *switches)
+    assert result.returncode == 0 and "goes on after step 3" in result.stdout and contents("out") == expected, result
+    remove("out")
+
+
 def check_refusals():
     remove("out", "again", "merged")
     r = Refusals()
@@ -861,7 +899,7 @@ def check_refusals():
 
 
 CHECKS = [check_values, check_untied, check_text, check_adapters, check_merged_bands, check_bits, check_stops,
-          check_prompts]
+          check_prompts, check_foreign]
 
 
 def main():

@@ -10,7 +10,8 @@
 #define FINETUNE_FOLDER_H
 #include "config.h"
 
-enum { FOLDER_FILES_MAX = 1024, FOLDER_NAME = 256, FOLDER_PIECE = 1 << 14 /* elements that are moved at a time */ };
+enum { FOLDER_FILES_MAX = 1024, FOLDER_NAME = 256, FOLDER_PIECE = 1 << 14 /* elements that are moved at a time */,
+       FOLDER_SAMPLE = 4096 /* bytes */ };
 enum { EMBEDDING, ATTENTION, MLP, HEAD, KINDS };
 
 typedef struct folder_file {
@@ -322,6 +323,20 @@ static memopt_status convert(void *to, memopt_type to_type, const void *from, me
     return memcpy(to, middle, n * sizeof *middle), MEMOPT_OK;
 }
 
+static int are_finite(const unsigned char *x, memopt_type type, size_t n) { /* BF16 or F32 */
+    size_t i;
+
+    for (i = 0; i < n; ++i) {
+        uint32_t whole = 0;
+        uint16_t half = 0;
+
+        if (type == MEMOPT_TYPE_F32) memcpy(&whole, x + i * sizeof whole, sizeof whole);
+        else memcpy(&half, x + i * sizeof half, sizeof half);
+        if ((whole & 0x7f800000u) == 0x7f800000u || (half & 0x7f80u) == 0x7f80u) return 0;
+    }
+    return 1;
+}
+
 /* Elements side by side, from every stride-th one of an array, or to there. */
 static void gather(unsigned char *array, size_t stride, size_t bytes, unsigned char *side, size_t n, int scatters) {
     size_t i;
@@ -354,6 +369,7 @@ static memopt_status folder_move_some(folder *f, const folder_piece *p, uint64_t
     s = files->read_fn(files->user, p->file->in, offset, f->in_file.bytes, n * bytes, &got);
     if (!s && got < n * bytes) return refuse(f->why, "%s is shorter than it was", p->file->name), MEMOPT_ERR_IO;
     if (!s) s = convert(side, type, f->in_file.bytes, own, n, f->room);
+    if (!s && !are_finite(side, type, n)) return refuse(f->why, "%s has elements that are not finite", x->name), MEMOPT_ERR_IO;
     if (!s && stride > 1) gather(ours, stride, memopt_type_bytes(type), side, n, 1);
     return s;
 }
@@ -402,6 +418,24 @@ static int folder_move(folder *f, size_t number, size_t first, size_t count, voi
         if (folder_move_piece(f, p, low - begin, high - low,
                               (unsigned char *)ours + (low - first) * memopt_type_bytes(type), type, writes)) return 1;
     }
+    return 0;
+}
+
+/* Of how each tensor begins: little to read, and another model's is another. */
+static int folder_crc(folder *f, uint32_t *crc) {
+    const memopt_files *files = &f->host->files;
+    size_t i, k, got = 0;
+
+    for (*crc = 0, i = 0; i < f->file_count; ++i)
+        for (k = 0; k < f->files[i].header->count; ++k) {
+            const folder_file *file = &f->files[i];
+            const memopt_tensor *x = &file->header->tensors[k];
+            const size_t n = x->end - x->begin < FOLDER_SAMPLE ? (size_t)(x->end - x->begin) : (size_t)FOLDER_SAMPLE;
+
+            if (failed(f->why, file->name, files->read_fn(files->user, file->in, file->header->data_begin + x->begin,
+                                                          f->in_file.bytes, n, &got))) return 1;
+            *crc = memopt_crc32c(*crc, f->in_file.bytes, got);
+        }
     return 0;
 }
 

@@ -149,6 +149,11 @@ typedef struct progress_walk {
     int depth;
 } progress_walk;
 
+static int progress_is_own(const char *name) {
+    return !strncmp(name, "gen-", 4) || !strcmp(name, "lock") || !strcmp(name, "settings")
+        || !strcmp(name, "settings.tmp") || !strcmp(name, "losses");
+}
+
 static memopt_status progress_remove_name(void *context, const char *name) {
     progress_walk *w = (progress_walk *)context;
     const memopt_files *f = w->files;
@@ -157,6 +162,7 @@ static memopt_status progress_remove_name(void *context, const char *name) {
 
     if ((size_t)snprintf(path, sizeof path, "%s/%s", w->folder, name) >= sizeof path) return MEMOPT_OK;
     inner.folder = path;
+    if (!w->depth && !progress_is_own(name)) return MEMOPT_OK;
     if (!w->depth && !strncmp(name, "gen-", 4)) (void)f->list_dir_fn(f->user, path, progress_remove_name, &inner);
     (void)f->remove_fn(f->user, path);
     return MEMOPT_OK;

@@ -33,8 +33,10 @@ def decode(kind, data):
     return list(struct.unpack("<%d%s" % (len(data) // SIZES[kind], dict(F32="f", F16="e")[kind]), data))
 
 
-def file_of(tensors):
-    header, data = {"__metadata__": {"format": "pt"}}, b""
+def file_of(tensors, metadata=None):
+    header, data = {}, b""
+    if metadata is not None:
+        header["__metadata__"] = metadata
     for name, (kind, shape, values) in tensors.items():
         header[name] = dict(dtype=kind, shape=shape, data_offsets=[len(data), len(data) + len(values)])
         data += values
@@ -247,8 +249,8 @@ def bytes_of(path):
         return file.read()
 
 
-def folder_of(path, tensors, parts=1, config=TINY):
-    """A model's folder. parts: files, with an index."""
+def folder_of(path, tensors, parts=1, config=TINY, metadata=None):
+    """A model's folder. parts: files, with an index. metadata: of each."""
     shutil.rmtree(path, ignore_errors=True)
     os.mkdir(path)
     write(path + "/config.json", json.dumps(config))
@@ -257,18 +259,18 @@ def folder_of(path, tensors, parts=1, config=TINY):
     places = {name: "model-%05d-of-%05d.safetensors" % (i % parts + 1, parts) for i, name in enumerate(names)}
     for file in sorted(set(places.values())):
         write(path + "/" + (file if parts > 1 else "model.safetensors"),
-              file_of({name: tensors[name] for name in names if places[name] == file}))
+              file_of({name: tensors[name] for name in names if places[name] == file}, metadata))
     if parts > 1:
         write(path + "/model.safetensors.index.json", json.dumps({"metadata": {}, "weight_map": places}))
     return path
 
 
-def read_folder(path):
+def read_folder(path, **more):
     found = {}
     for name in sorted(os.listdir(path)):
         if name.endswith(".safetensors"):
             tensors, metadata = read(path + "/" + name)
-            assert metadata == {"format": "pt"} and not set(tensors) & set(found), name
+            assert metadata == {"format": "pt", **more} and not set(tensors) & set(found), (name, metadata)
             found.update(tensors)
     return found
 
@@ -329,7 +331,7 @@ def check_training(folder, tensors, prefix, more, expected):
     losses = tune(folder, "tokens.u16", *EXACT, "--steps", 20, "--batch", 5, *(["--threads", 2] if more else []))
     near(losses[0], expected, "the first loss")
     assert len(losses) == 20 and losses[19] < losses[0] - 0.3, losses
-    trained = read_folder("out")
+    trained = read_folder("out", **({"made": "here"} if more else {}))
     assert {n: t[:2] for n, t in trained.items()} == {n: t[:2] for n, t in tensors.items()}
     still = {n for n in tensors if trained[n] == tensors[n]}
     assert still == {n for n in tensors if n.endswith((".attn.bias", ".masked_bias"))}, still
@@ -343,10 +345,10 @@ def check_values():
     """Bytes back, the first loss, training, for every type."""
     for seed, (kinds, prefix, more, parts) in enumerate(VARIANTS):
         tensors = model(seed, kinds, prefix, more)
-        folder = folder_of("in", tensors, parts)
+        folder = folder_of("in", tensors, parts, metadata={"made": "here", "format": "pt"} if more else None)
         expected = Reference(tensors, prefix).loss(DOCUMENTS)
         near(tune(folder, "tokens.u16", *EXACT, "--rate", "1e-30", "--batch", 5)[0], expected, "no rate")
-        back = read_folder("out")
+        back = read_folder("out", **({"made": "here"} if more else {}))
         assert back == tensors, [name for name in tensors if back.get(name) != tensors[name]]
         assert set(os.listdir("out")) == set(os.listdir(folder))
         for name in os.listdir(folder):

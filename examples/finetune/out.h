@@ -90,11 +90,27 @@ static int out_text(out_folder *o, const char *name, const char *text) {
 }
 
 /* ---- files of weights ---- */
-/* A file with these tensors, its header written, as long as it will be. 1: there is a reason. */
-static int out_begin_file(out_folder *o, const char *name, memopt_tensor *list, size_t count, void **file, uint64_t *begin) {
+/* The texts of a file's header (NULL: a new one), with the format that the usual libraries ask for. NULL: no memory. */
+static memopt_tensor_metadata *out_metadata(const memopt_tensors *from, size_t *count) {
     const memopt_tensor_metadata format = { "format", "pt" };
+    const size_t own = from ? from->metadata_count : 0;
+    memopt_tensor_metadata *list = (memopt_tensor_metadata *)malloc((own + 1) * sizeof *list);
+
+    *count = 0;
+    if (!list) return NULL;
+    if (!from || !memopt_tensors_value(from, "format")) list[(*count)++] = format;
+    if (own) memcpy(list + *count, from->metadata, own * sizeof *list);
+    *count += own;
+    return list;
+}
+
+/* A file with these tensors and the metadata of another, its header written, as long as it will be. 1: there is a
+   reason. */
+static int out_begin_file(out_folder *o, const char *name, const memopt_tensors *from, memopt_tensor *list, size_t count,
+                          void **file, uint64_t *begin) {
     const memopt_files *f = o->files;
     memopt_tensors_desc d;
+    memopt_tensor_metadata *texts;
     char path[OUT_PATH];
     void *text = NULL;
     uint64_t end = 0;
@@ -104,17 +120,20 @@ static int out_begin_file(out_folder *o, const char *name, memopt_tensor *list, 
     memset(&d, 0, sizeof d);
     d.tensors = list;
     d.count = count;
-    d.metadata = &format;
-    d.metadata_count = 1;
     d.error = &o->m->why.error;
     if (out_join(o, name, path)) return 1;
-    s = memopt_tensors_write(&d, NULL, 0, &bytes);
-    if (s == MEMOPT_ERR_BUFFER) s = (text = malloc(bytes)) == NULL ? MEMOPT_ERR_MEMORY : memopt_tensors_write(&d, text, bytes, NULL);
+    d.metadata = texts = out_metadata(from, &d.metadata_count);
+    s = texts ? memopt_tensors_write(&d, NULL, 0, &bytes) : MEMOPT_ERR_MEMORY;
+    if (s == MEMOPT_ERR_BUFFER) {
+        text = malloc(bytes);
+        s = text ? memopt_tensors_write(&d, text, bytes, NULL) : MEMOPT_ERR_MEMORY;
+    }
     for (i = 0; !s && i < count; ++i) end = list[i].end > end ? list[i].end : end;
     if (!s) s = f->open_fn(f->user, path, MEMOPT_OPEN_WRITE, file);
     if (!s) s = f->resize_fn(f->user, *file, bytes + end);
     if (!s) s = f->write_fn(f->user, *file, 0, text, bytes);
     free(text);
+    free(texts);
     *begin = bytes;
     return failed(&o->m->why, path, s);
 }
@@ -129,7 +148,8 @@ static int out_begin_weights(out_folder *o) {
         file->list = (memopt_tensor *)malloc(bytes ? bytes : 1);
         if (!file->list) return refuse(&o->m->why, "no memory for a header");
         memcpy(file->list, file->header->tensors, bytes);
-        if (out_begin_file(o, file->name, file->list, file->header->count, &file->out, &file->out_begin)) return 1;
+        if (out_begin_file(o, file->name, file->header, file->list, file->header->count, &file->out,
+                           &file->out_begin)) return 1;
     }
     return 0;
 }
@@ -363,7 +383,7 @@ static int out_write_peft(out_folder *o, out_peft *x) {
     const memopt_files *f = o->files;
     memopt_status s = MEMOPT_OK;
 
-    if (out_begin_file(o, "adapter_model.safetensors", x->list, x->count, &file, &begin)) return 1;
+    if (out_begin_file(o, "adapter_model.safetensors", NULL, x->list, x->count, &file, &begin)) return 1;
     for (i = 0; !s && i < x->count; ++i)
         s = f->write_fn(f->user, file, begin + x->list[i].begin, x->data[i], (size_t)(x->list[i].end - x->list[i].begin));
     if (!s) s = f->sync_fn(f->user, file);

@@ -93,6 +93,12 @@ static int open_tokens(tuner *t) {
     return 0;
 }
 
+static int is_there(const char *path) {
+    FILE *f = fopen(path, "rb");
+
+    return f && !fclose(f);
+}
+
 static int file_crc(tuner *t, const char *path, uint32_t *crc) {
     size_t bytes = 0;
     char *text = NULL;
@@ -328,21 +334,21 @@ static int run_steps(tuner *t) {
     return p->step < t->steps && progress_write(p);
 }
 
-static int open_run(tuner *t, int *is_there) {
+static int open_run(tuner *t, int *resumes) {
     progress *p = &t->progress;
-    FILE *file = fopen(p->store, "rb");
-    const int reopen = t->m.slow && file && t->goes_on; /* else it is another run's */
+    const int reopen = t->m.slow && t->goes_on && is_there(p->store); /* one that is there else is another run's */
 
-    if (file) (void)fclose(file);
-    return model_open(&t->m, p->store, reopen) || progress_resume(p, is_there)
-        || (t->s.adapter && t->m.frozen_stays && frozen_bring_all(&t->m)) || (!*is_there && model_read_weights(&t->m));
+    if (t->m.slow && t->goes_on && !reopen && is_there(t->page.losses)) /* which are written once there is a store */
+        return refuse(&t->m.why, "%s is missing: give --disk as before, or remove %s to begin anew", p->store, p->folder);
+    return model_open(&t->m, p->store, reopen) || progress_resume(p, resumes)
+        || (t->s.adapter && t->m.frozen_stays && frozen_bring_all(&t->m)) || (!*resumes && model_read_weights(&t->m));
 }
 
 static int train(tuner *t) {
-    int is_there = 0;
+    int resumes = 0;
 
-    if (open_run(t, &is_there)) return 1;
-    if (is_there) printf("goes on after step %llu\n", (unsigned long long)t->progress.step);
+    if (open_run(t, &resumes)) return 1;
+    if (resumes) printf("goes on after step %llu\n", (unsigned long long)t->progress.step);
     page_begin(&t->page, t->progress.step);
     if (run_steps(t)) return 1;
     printf("memory   the process took %.1f MB at most, told %.1f\n", (double)process_highest() / 1e6, t->process_bytes / 1e6);
@@ -426,10 +432,19 @@ static int describe_settings(tuner *t, char *text, size_t capacity) {
     return 0;
 }
 
-static int is_there(const char *path) {
-    FILE *f = fopen(path, "rb");
+/* Runs of one name in several folders may share a --disk: the store's name is a function of the whole path, too. */
+static void name_store(tuner *t) {
+    progress *p = &t->progress;
+    const char *slash = strrchr(t->o->out, '/');
+    uint32_t crc = memopt_crc32c(0, p->folder, strlen(p->folder));
+#if defined(__unix__) || defined(__APPLE__)
+    char *whole = realpath(p->folder, NULL); /* it is there, as it is locked */
 
-    return f && !fclose(f);
+    if (whole) crc = memopt_crc32c(0, whole, strlen(whole));
+    free(whole);
+#endif
+    snprintf(p->store, sizeof p->store, "%.1000s/%.64s-%08lx.tiles", t->o->disk ? t->o->disk : p->folder,
+             slash ? slash + 1 : t->o->out, (unsigned long)crc);
 }
 
 /* The way, its lines of the settings, and whether this run goes on. */
@@ -442,6 +457,7 @@ static int begin_run(tuner *t) {
 
     if (is_there(o->out)) return refuse(&t->m.why, "%s is there already: give --out another name", o->out);
     if (progress_lock(p) || progress_read_settings(p, &t->host, before, sizeof before)) return 1;
+    name_store(t);
     t->goes_on = before[0] != 0;
     snprintf(beside, sizeof beside, "%.1000s.tmp", o->out);
     if (!t->goes_on && is_there(beside)) /* else it is what that run could not end, and is written anew */
@@ -478,8 +494,6 @@ static int work(tuner *t) { /* the exit status */
 
     snprintf(path, sizeof path, "%.1900s/config.json", o->model);
     snprintf(t->progress.folder, sizeof t->progress.folder, "%.1000s.run", o->out);
-    snprintf(t->progress.store, sizeof t->progress.store, "%.1000s/%.64s.tiles", o->disk ? o->disk : t->progress.folder,
-             strrchr(o->out, '/') ? strrchr(o->out, '/') + 1 : o->out);
     snprintf(t->page.losses, sizeof t->page.losses, "%s/losses", t->progress.folder);
     snprintf(t->page.path, sizeof t->page.path, "%.1000s.html", o->out);
     t->progress.m = &t->m;

@@ -887,6 +887,37 @@ def check_foreign():
     remove("out")
 
 
+def stop_at(step, out, *arguments):
+    process = subprocess.Popen(command("wide", "wide.u16", "--out", out, *arguments), stdout=subprocess.PIPE, text=True)
+    while not process.stdout.readline().startswith("step %d " % step):
+        assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert "stopped after step " in process.communicate()[0] and process.returncode == 3
+
+
+def check_disks():
+    """Two runs of one name share a disk; a run whose store is missing does not begin anew."""
+    switches = [*WIDE_SWITCHES, "--steps", 40, "--weights", "fp32", "--disk", "disk", "--threads", 1]
+    switches += memory_for("weights and states on the disk", *switches[len(WIDE_SWITCHES):])
+    expected, _ = tune_wide(*switches[len(WIDE_SWITCHES):])
+    remove("out")
+    os.mkdir("other")
+    stop_at(3, "out", *switches)
+    stop_at(1, "other/out", *switches, "--seed", 2)
+    os.rename("disk", "away")
+    os.mkdir("disk")
+    result = run("wide", "wide.u16", "--out", "out", *switches)
+    assert result.returncode == 1 and ".tiles is missing: give --disk as before" in result.stderr, result
+    os.rmdir("disk")
+    os.rename("away", "disk")
+    assert len(os.listdir("disk")) == 2
+    result = run("wide", "wide.u16", "--out", "out", *switches)
+    assert "goes on after step " in result.stdout and contents("out") == expected, result
+    shutil.rmtree("other")
+    os.remove(os.path.join("disk", *os.listdir("disk")))
+    remove("out")
+
+
 def check_refusals():
     remove("out", "again", "merged")
     r = Refusals()
@@ -901,7 +932,7 @@ def check_refusals():
 
 
 CHECKS = [check_values, check_untied, check_text, check_adapters, check_merged_bands, check_bits, check_stops,
-          check_prompts, check_foreign]
+          check_prompts, check_foreign, check_disks]
 
 
 def main():

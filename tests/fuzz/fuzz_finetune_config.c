@@ -137,11 +137,35 @@ static void fuzz_write_weights(const fuzz_tensor *t) {
 }
 
 /* ---- what is made of them ---- */
+static size_t fuzz_elements(const transformer *t, transformer_tensors_fn *tensors_fn) {
+    transformer_tensor list[TRANSFORMER_TENSORS_MAX];
+    size_t i, n = 0;
+
+    memset(list, 0, sizeof list);
+    (void)tensors_fn(t, list);
+    for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i) n += list[i].count;
+    return n;
+}
+
+/* Each element of the model is a piece's, and each weight of the file is a piece. */
+static void fuzz_count(const folder *f, const config *c, const transformer *t) {
+    const size_t layer = fuzz_elements(t, transformer_attention_tensors) + fuzz_elements(t, transformer_mlp_tensors);
+    const size_t all = fuzz_elements(t, transformer_embedding_tensors) + fuzz_elements(t, transformer_head_tensors);
+    size_t i, k, elements = 0, weights = 0;
+
+    for (i = 0; i < f->piece_count; ++i)
+        if (&f->pieces[i] != f->tied_head) elements += f->pieces[i].rows * f->pieces[i].columns;
+    for (i = 0; i < f->file_count; ++i)
+        for (k = 0; k < f->files[i].header->count; ++k)
+            weights += !folder_is_no_weight(f->files[i].header->tensors[k].name);
+    fuzz_must(elements == all + c->layers * layer && weights == f->piece_count);
+}
+
 static void fuzz_read_all(folder *f, const config *c, const transformer *t) {
     static float ours[CAPACITY];
     size_t i;
 
-    fuzz_must(c->layers > 0 && t->width > 0 && t->vocabulary > 0 && f->piece_count > 0);
+    fuzz_count(f, c, t);
     for (i = 0; i < f->piece_count; ++i) {
         const folder_piece *const p = &f->pieces[i];
         const memopt_tensor *const x = piece_tensor(p);

@@ -528,9 +528,9 @@ def check_bits():
     assert tune_wide(*switches, "--threads", 2)[0] == expected
     assert tune_wide(*switches, "--threads", 1, "--seed", 2)[0] != expected
     switches += ["--threads", 1, "--disk", "disk"]
-    for words in ("states on the disk", "weights and states on the disk"):
-        files, said = tune_wide(*switches, *memory_for(words, *switches))
-        assert "\n         %s;" % words in said and files == expected, (words, said)
+    words = "weights and states on the disk"
+    files, said = tune_wide(*switches, *memory_for(words, *switches))
+    assert "\n         %s;" % words in said and files == expected, (words, said)
     switches = ["--steps", 6, "--adapter", 4, "--frozen", 32, "--rate", "1e-2"]
     expected, said = tune_wide(*switches, "--threads", 1)
     assert "frozen weights in memory" in said
@@ -896,9 +896,14 @@ def stop_at(step, out, *arguments):
 
 
 def check_disks():
-    """Two runs of one name share a disk; a run whose store is missing does not begin anew."""
+    """By each way that uses a disk: two runs of one name share it; a run whose store is missing does not begin anew."""
     switches = [*WIDE_SWITCHES, "--steps", 40, "--weights", "fp32", "--disk", "disk", "--threads", 1]
-    switches += memory_for("weights and states on the disk", *switches[len(WIDE_SWITCHES):])
+    ways = run("wide", "wide.u16", "--out", "out", *switches, "--plan").stdout
+    for words in sorted(set(re.findall(r"^(\w.* on the disk) \(", ways, re.M))):
+        check_disk([*switches, *memory_for(words, *switches[len(WIDE_SWITCHES):])])
+
+
+def check_disk(switches):
     expected, _ = tune_wide(*switches[len(WIDE_SWITCHES):])
     remove("out")
     os.mkdir("other")

@@ -24,7 +24,7 @@ static const char *const options_text =
     "                  DIR.html its curves\n"
     "memory\n"
     "  --memory 3G     that the process may take; default: three quarters of what the system has left\n"
-    "  --disk DIR      states, and then weights, may lie there\n"
+    "  --disk DIR      weights and states may lie there\n"
     "  --plan          tell the ways there are, with memory, disk and what is computed twice, and end\n"
     "what is trained\n"
     "  --adapter R     low-rank adapters of this rank, beside frozen weights; without it all weights\n"

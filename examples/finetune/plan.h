@@ -14,7 +14,7 @@ typedef struct way {
     const char *text;    /* of where things lie */
 } way;
 
-enum { WAYS_MAX = 12 };
+enum { WAYS_MAX = 6 };
 
 typedef struct told_way { /* for the frontier */
     way    w;
@@ -23,14 +23,14 @@ typedef struct told_way { /* for the frontier */
     uint64_t disk, moved; /* bytes of the disk, and of a step */
 } told_way;
 
-/* Ways in the order of their speed. */
+/* Ways in the order of their speed. States alone on the disk are none: a store that has no weights resumes no run. */
 static size_t plan_ways(const model *m, int has_disk, way *ways) {
     static const struct { int slow; const char *text; } places[] = {
-        { 0, "weights and states in memory" }, { MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA, "states on the disk" },
+        { 0, "weights and states in memory" },
         { MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA | MEMOPT_SHARD_SLOW_WEIGHTS, "weights and states on the disk" } };
     const size_t rows = m->o->batch * m->o->context, few = rows / 8 > 128 ? round_up(rows / 8, 32) : 128;
     const size_t chunks[3][2] = { { 512, 0 }, { 128, few }, { 64, 128 } };
-    const int place_count = m->o->adapter ? 2 : has_disk ? 3 : 1;
+    const int place_count = m->o->adapter || has_disk ? 2 : 1;
     size_t n = 0;
     int i, k;
 

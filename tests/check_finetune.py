@@ -674,6 +674,8 @@ def refuse_files(r):
         r.folder("model.safetensors: ")
     write("bad/model.safetensors", b"\xff" * 8 + whole[8:])
     r.folder("model.safetensors: ")
+    write("bad/model.safetensors", whole.replace(b'"pt"', b'"tf"'))
+    r.folder('its format is "tf"')
     os.remove("bad/model.safetensors")
     r.folder("model.safetensors: ")
     folder_of("bad", r.good, parts=2)

@@ -129,6 +129,20 @@ static int folder_add_file(folder *f, const char *name) {
         || failed(f->why, path, f->host->files.open_fn(f->host->files.user, path, MEMOPT_OPEN_READ, &file->in));
 }
 
+/* Were the files saved from torch, or by nobody who said? Others have tensors in other orders. */
+static int folder_check_format(const folder *f) {
+    size_t i;
+
+    for (i = 0; i < f->file_count; ++i) {
+        const char *format = memopt_tensors_value(f->files[i].header, "format");
+
+        if (format && strcmp(format, "pt"))
+            return refuse(f->why, "%.200s: its format is \"%.40s\", whose tensors lie in another way: save it as \"pt\"",
+                          f->files[i].name, format);
+    }
+    return 0;
+}
+
 /* model.safetensors, or the files that an index names. */
 static int folder_open_files(folder *f) {
     json_document index;
@@ -282,7 +296,7 @@ static int folder_open(folder *f, const char *path, const config *c, const trans
     f->files = (folder_file *)calloc(FOLDER_FILES_MAX, sizeof *f->files);
     f->pieces = (folder_piece *)calloc(c->layers * 16 + 8, sizeof *f->pieces);
     if (!f->files || !f->pieces) return refuse(why, "%.300s: no memory", path);
-    wrong = folder_open_files(f) || folder_add_part(f, t, names, EMBEDDING, 0, transformer_embedding_tensors, &number)
+    wrong = folder_open_files(f) || folder_check_format(f) || folder_add_part(f, t, names, EMBEDDING, 0, transformer_embedding_tensors, &number)
          || folder_add_part(f, t, names, HEAD, 0, transformer_head_tensors, &number);
     for (layer = 0; !wrong && layer < c->layers; ++layer)
         wrong = folder_add_part(f, t, names, ATTENTION, layer, transformer_attention_tensors, &number)

@@ -674,7 +674,7 @@ def refuse_files(r):
         r.folder("model.safetensors: ")
     write("bad/model.safetensors", b"\xff" * 8 + whole[8:])
     r.folder("model.safetensors: ")
-    write("bad/model.safetensors", whole.replace(b'"pt"', b'"tf"'))
+    write("bad/model.safetensors", file_of(r.good, {"format": "tf"}))
     r.folder('its format is "tf"')
     os.remove("bad/model.safetensors")
     r.folder("model.safetensors: ")

@@ -1,10 +1,10 @@
-/* finetune.c - a model's folder, as the hub has it, tuned on one's own text within so much memory; out comes a folder that
-   the usual Python libraries open.
+/* finetune.c - a model's folder, as the hub has it, tuned on one's own text within so much memory; out comes a folder
+   that the usual Python libraries open.
 
    What to see: GPT-2, Llama, Mistral, Qwen2 and Qwen3 are read from config.json, tokenizer.json and safetensors. All
-   weights are trained, in bf16 with states of 8 bits, or adapters beside frozen ones. What does not fit into --memory is
-   recomputed, or lies on a disk: what that takes is told before it starts. A run that is stopped goes on with the same
-   bits. Its parts, in finetune/ and parts/, are files to copy.
+   weights are trained, in bf16 with states of 8 bits, or adapters beside frozen ones. What does not fit into --memory
+   is recomputed, or lies on a disk: what that takes is told before it starts. A run that is stopped goes on with the
+   same bits. Its parts, in finetune/ and parts/, are files to copy.
    Use    finetune MODEL_DIR notes.jsonl --memory 3G --out tuned            (finetune --help lists the switches)
    Build: cc -O2 -DMEMOPT_PTHREADS -pthread finetune.c -o finetune -lm      (memopt.h, parts/, finetune/ beside it) */
 #define _DEFAULT_SOURCE 1 /* nanosleep */
@@ -130,8 +130,8 @@ static int open_prompt(tuner *t) {
 static void print_text(const char *text, size_t bytes) { /* but what a terminal obeys */
     size_t i;
 
-    for (i = 0; i < bytes; ++i) putchar(((unsigned char)text[i] < ' ' && text[i] != '\n' && text[i] != '\t') || text[i] == 127
-                                        ? '?' : text[i]);
+    for (i = 0; i < bytes; ++i)
+        putchar(((unsigned char)text[i] < ' ' && text[i] != '\n' && text[i] != '\t') || text[i] == 127 ? '?' : text[i]);
 }
 
 static int say(tuner *t) {
@@ -307,8 +307,8 @@ static int run_step(tuner *t) {
     ++p->step;
     seconds = seconds_now() - begin;
     if (loss - loss != 0) return refuse(&t->m.why, "the loss is not finite: a smaller --rate may help");
-    printf("step %llu of %llu  loss %.6f  %.1f tokens/s, ", (unsigned long long)p->step, (unsigned long long)t->steps, loss,
-           (double)(t->s.units * transformer_rows(&t->m.shape)) / seconds);
+    printf("step %llu of %llu  loss %.6f  %.1f tokens/s, ", (unsigned long long)p->step, (unsigned long long)t->steps,
+           loss, (double)(t->s.units * transformer_rows(&t->m.shape)) / seconds);
     tell_time(seconds * (double)(t->steps - p->step));
     puts(" left");
     if (look(t, &held)) return 1;
@@ -329,7 +329,8 @@ static int run_steps(tuner *t) {
 #endif
     while (p->step < t->steps && !progress_stop) {
         if (run_step(t)) return 1;
-        if (t->o->save && p->step % t->o->save == 0 && p->step < t->steps && !progress_stop && progress_write(p)) return 1;
+        if (t->o->save && p->step % t->o->save == 0 && p->step < t->steps && !progress_stop && progress_write(p))
+            return 1;
     }
     return p->step < t->steps && progress_write(p);
 }
@@ -339,7 +340,8 @@ static int open_run(tuner *t, int *resumes) {
     const int reopen = t->m.slow && t->goes_on && is_there(p->store); /* one that is there else is another run's */
 
     if (t->m.slow && t->goes_on && !reopen && is_there(t->page.losses)) /* which are written once there is a store */
-        return refuse(&t->m.why, "%s is missing: give --disk as before, or remove %s to begin anew", p->store, p->folder);
+        return refuse(&t->m.why, "%s is missing: give --disk as before, or remove %s to begin anew", p->store,
+                      p->folder);
     return model_open(&t->m, p->store, reopen) || progress_resume(p, resumes)
         || (t->s.adapter && t->m.frozen_stays && frozen_bring_all(&t->m)) || (!*resumes && model_read_weights(&t->m));
 }
@@ -351,7 +353,8 @@ static int train(tuner *t) {
     if (resumes) printf("goes on after step %llu\n", (unsigned long long)t->progress.step);
     page_begin(&t->page, t->progress.step);
     if (run_steps(t)) return 1;
-    printf("memory   the process took %.1f MB at most, told %.1f\n", (double)process_highest() / 1e6, t->process_bytes / 1e6);
+    printf("memory   the process took %.1f MB at most, told %.1f\n", (double)process_highest() / 1e6,
+           t->process_bytes / 1e6);
     if (t->progress.step < t->steps) {
         page_write(&t->page, t->o->out, t->told, t->steps);
         printf("stopped after step %llu; the same command goes on\n", (unsigned long long)t->progress.step);
@@ -377,10 +380,11 @@ static void tell(tuner *t) {
         t->told, sizeof t->told,
         "model    %lu layers of %lu, vocabulary %lu; %.1f million parameters are trained%s\n"
         "data     %llu documents in %llu windows of %lu tokens, %llu targets; %llu windows are held back\n"
-        "memory   %.1f MB: weights %.1f, frozen %.1f, gradients %.1f, states %.1f, a pass %.1f (%.0f %% is computed twice),\n"
+        "memory   %.1f MB: weights %.1f, frozen %.1f, gradients %.1f, states %.1f, a pass %.1f (%.0f %% is computed "
+        "twice),\n"
         "         program and data %.1f\n         %s; %lu rows of the head at a time\n",
-        (unsigned long)m->layers, (unsigned long)m->shape.width, (unsigned long)m->shape.vocabulary, model_parameters(m) / 1e6,
-        m->o->adapter ? ", beside frozen ones" : "", (unsigned long long)c.part[0].documents,
+        (unsigned long)m->layers, (unsigned long)m->shape.width, (unsigned long)m->shape.vocabulary,
+        model_parameters(m) / 1e6, m->o->adapter ? ", beside frozen ones" : "", (unsigned long long)c.part[0].documents,
         (unsigned long long)c.part[0].windows, (unsigned long)t->s.context, (unsigned long long)c.part[0].targets,
         (unsigned long long)c.part[1].windows, t->process_bytes / 1e6,
         (double)(m->bytes.weights + m->bytes.window + m->bytes.extra) / 1e6, (double)m->frozen_bytes / 1e6,
@@ -388,9 +392,9 @@ static void tell(tuner *t) {
         (double)(m->arena_bytes - model_held(m)) / 1e6, 100 * m->overhead,
         (t->process_bytes - (double)m->arena_bytes) / 1e6, t->way.text, (unsigned long)t->way.head_chunk);
     if (m->slow)
-        (void)snprintf(t->told + n, sizeof t->told - n, "disk     %.3f GB in %.900s; a step reads %.3f GB and writes %.3f\n",
-                       (double)m->room.disk / 1e9, t->progress.store, (double)m->bytes.slow_read / 1e9,
-                       (double)m->bytes.slow_written / 1e9);
+        (void)snprintf(t->told + n, sizeof t->told - n,
+                       "disk     %.3f GB in %.900s; a step reads %.3f GB and writes %.3f\n", (double)m->room.disk / 1e9,
+                       t->progress.store, (double)m->bytes.slow_read / 1e9, (double)m->bytes.slow_written / 1e9);
     fputs(t->told, stdout);
     fflush(stdout);
 }
@@ -424,8 +428,9 @@ static int describe_settings(tuner *t, char *text, size_t capacity) {
              "adapter %lu\nalpha %.17g\nfrozen %lu\nweights %s\noptimizer %d\nstates %d\n"
              "rate %.17g\ndecay %.17g\nclip %.17g\nwarmup %lu\nschedule %d\nsteps %llu\nseed %llu\nway %d %lu %lu\n",
              (unsigned long)crc, (unsigned long)weights, (unsigned long)c.crc, (unsigned long long)c.tokens,
-             (unsigned long long)c.part[0].windows, (unsigned long)s->context, (unsigned long)s->batch, (unsigned long)s->units,
-             (unsigned long)s->adapter, s->adapter_alpha, (unsigned long)s->frozen_bits, s->fp32 ? "fp32" : s->split ? "split" : "bf16",
+             (unsigned long long)c.part[0].windows, (unsigned long)s->context, (unsigned long)s->batch,
+             (unsigned long)s->units, (unsigned long)s->adapter, s->adapter_alpha, (unsigned long)s->frozen_bits,
+             s->fp32 ? "fp32" : s->split ? "split" : "bf16",
              (int)s->kind, (int)s->state, o->rate, s->decay, s->clip, (unsigned long)o->warmup, (int)o->schedule,
              (unsigned long long)t->steps, (unsigned long long)s->seed, t->way.slow, (unsigned long)t->way.head_chunk,
              (unsigned long)t->way.mlp_chunk);
@@ -481,7 +486,7 @@ static int open_model(tuner *t) {
 
 static int check_rank(tuner *t) { /* keys' outputs are the fewest, but in tiny models the MLP's */
     const size_t kv = transformer_kv_width(&t->shape), hidden = t->shape.hidden;
-    const size_t width = t->shape.width, most = kv < hidden ? (kv < width ? kv : width) : hidden < width ? hidden : width;
+    const size_t width = t->shape.width, less = kv < hidden ? kv : hidden, most = less < width ? less : width;
 
     return t->s.adapter > most && refuse(&t->m.why, "--adapter %lu: matrices have only %lu rows or columns",
                                          (unsigned long)t->s.adapter, (unsigned long)most);
@@ -498,7 +503,9 @@ static int work(tuner *t) { /* the exit status */
     snprintf(t->page.path, sizeof t->page.path, "%.1000s.html", o->out);
     t->progress.m = &t->m;
     if (failed(why, "the host", memopt_host_resolve(NULL, &t->host)) || config_open(&t->config, path, &t->shape, why)
-        || folder_open(&t->folder, o->model, &t->config, &t->shape, &t->host, why) || folder_check_tied_head(&t->folder)) return 1;
+        || folder_open(&t->folder, o->model, &t->config, &t->shape, &t->host, why)
+        || folder_check_tied_head(&t->folder))
+        return 1;
     if (!t->s.context) t->s.context = t->config.positions < 1024 ? t->config.positions : 1024;
     if (t->s.context > t->config.positions)
         return refuse(why, "--context %lu: the model has %lu positions", (unsigned long)t->s.context,
@@ -510,7 +517,8 @@ static int work(tuner *t) { /* the exit status */
 
         t->steps = (uint64_t)ceil(o->epochs * (double)windows / (double)each);
     }
-    if (o->threads > 1 && failed(why, "--threads", memopt_thread_pool_create(NULL, (int)o->threads, &t->pool))) return 1;
+    if (o->threads > 1 && failed(why, "--threads", memopt_thread_pool_create(NULL, (int)o->threads, &t->pool)))
+        return 1;
     if (open_model(t) || open_prompt(t)) return 1;
     if (o->plan) return plan_tell_frontier(&t->m, o->disk != NULL);
     return begin_run(t) ? 1 : train(t);

@@ -1,8 +1,8 @@
 /* config.h - config.json of a model's folder, as the hub has it, to the shape of parts/transformer.h.
 
-   What it reads  gpt2, llama, mistral, qwen2, qwen3. A value that these parts do not compute (another activation, windows
-                  in some layers alone, quantised weights) is refused with its field. Fields that the reference does not
-                  look at for such a model are not looked at here. Dropout is left out: tuning has none. */
+   What it reads  gpt2, llama, mistral, qwen2, qwen3. A value that these parts do not compute (another activation,
+                  windows in some layers alone, quantised weights) is refused with its field. Fields that the reference
+                  does not look at for such a model are not looked at here. Dropout is left out: tuning has none. */
 #ifndef FINETUNE_CONFIG_H
 #define FINETUNE_CONFIG_H
 #include "../parts/rotary_scaling.h"
@@ -85,7 +85,8 @@ static int config_yarn(config *c, uint32_t scaling, size_t rotated, double base,
     size_t i;
 
     for (i = 0; i < sizeof others / sizeof *others; ++i)
-        if (config_field(c, scaling, others[i]) != JSON_NONE) return config_refuse(c, others[i], "of YaRN is not known");
+        if (config_field(c, scaling, others[i]) != JSON_NONE)
+            return config_refuse(c, others[i], "of YaRN is not known");
     if (config_number_in(c, scaling, "beta_fast", 32, &fast) || config_number_in(c, scaling, "beta_slow", 1, &slow))
         return 1;
     *magnitude = rotary_yarn(c->frequencies, rotated, base, factor, original, fast, slow);
@@ -119,7 +120,8 @@ static int config_rotary(config *c, transformer *t) {
     uint32_t scaling = config_field(c, 0, "rope_parameters");
     double base = 10000, partial;
 
-    if (t->head_width > CONFIG_HEAD_MAX || t->head_width % 2) return config_refuse(c, "head_dim", "is odd, or too large");
+    if (t->head_width > CONFIG_HEAD_MAX || t->head_width % 2)
+        return config_refuse(c, "head_dim", "is odd, or too large");
     if (config_field(c, scaling, "rope_theta") != JSON_NONE) {
         if (config_number_in(c, scaling, "rope_theta", base, &base)) return 1;
     } else if (config_number_in(c, 0, "rope_theta", base, &base)) return 1;
@@ -167,7 +169,8 @@ static int config_window(config *c, transformer *t) {
     if (!is_mistral && config_flag(c, "use_sliding_window", 0, &windows)) return 1;
     if (!is_mistral && windows) return config_refuse(c, "use_sliding_window", "is true: a window in some layers alone");
     for (i = json_first(&c->json, types); !is_mistral && i != JSON_NONE; i = json_next(&c->json, types, i))
-        if (!json_is(&c->json, i, "full_attention")) return config_refuse(c, "layer_types", "has others than full_attention");
+        if (!json_is(&c->json, i, "full_attention"))
+            return config_refuse(c, "layer_types", "has others than full_attention");
     if (!windows || json_kind_of(&c->json, missing) == JSON_NULL) return 0;
     return config_size(c, "sliding_window", 4096, CONFIG_LARGEST, &t->window);
 }
@@ -200,7 +203,8 @@ static int config_llama(config *c, transformer *t) {
         || config_size(c, "num_hidden_layers", 0, CONFIG_LAYERS_MAX, &c->layers)
         || config_size(c, "intermediate_size", 0, CONFIG_LARGEST, &t->hidden)
         || config_size(c, "max_position_embeddings", 2048, CONFIG_LARGEST, &c->positions)
-        || config_number_in(c, 0, "rms_norm_eps", 1e-6, &eps) || config_flag(c, "tie_word_embeddings", 0, &tied)) return 1;
+        || config_number_in(c, 0, "rms_norm_eps", 1e-6, &eps) || config_flag(c, "tie_word_embeddings", 0, &tied))
+        return 1;
     head = is_qwen3 ? 128 : t->width / t->heads;
     if (t->heads % t->kv_heads) return config_refuse(c, "num_key_value_heads", "does not divide num_attention_heads");
     if (config_size(c, "head_dim", head, CONFIG_HEAD_MAX, &t->head_width)) return 1;

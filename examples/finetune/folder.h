@@ -1,9 +1,9 @@
 /* folder.h - the weights of a model's folder: model.safetensors, or several files with their index, in F32, F16, BF16.
 
    Places   A tensor of ours is one of the files', or several below each other: queries, keys and values; gate and up.
-            GPT-2's matrices lie transposed there, inputs by outputs, and are turned as they are moved. So elements first
-            to first + count - 1 of one of ours are runs in files: folder_read() decodes them, folder_write() puts them
-            into new files of the same names, types and places.
+            GPT-2's matrices lie transposed there, inputs by outputs, and are turned as they are moved. So elements
+            first to first + count - 1 of one of ours are runs in files: folder_move() decodes them, or puts them into
+            new files of the same names, types and places.
    All      What is missing, twice there, of another shape, or unknown, is named. Of what is no weight (masks, inverse
             frequencies, a head that is the embedding) the bytes stay as they are, or become the embedding's. */
 #ifndef FINETUNE_FOLDER_H
@@ -137,7 +137,8 @@ static int folder_check_format(const folder *f) {
         const char *format = memopt_tensors_value(f->files[i].header, "format");
 
         if (format && strcmp(format, "pt"))
-            return refuse(f->why, "%.200s: its format is \"%.40s\", whose tensors lie in another way: save it as \"pt\"",
+            return refuse(f->why,
+                          "%.200s: its format is \"%.40s\", whose tensors lie in another way: save it as \"pt\"",
                           f->files[i].name, format);
     }
     return 0;
@@ -214,11 +215,13 @@ static int folder_add_piece(folder *f, const char *name, size_t layer, size_t nu
     first = is_turned ? columns : rows;
     second = is_turned ? rows : columns;
     if (x->rank != (columns ? 2u : 1u) || x->shape[0] != first || (columns && x->shape[1] != second))
-        return columns ? refuse(f->why, "%s has the wrong shape: [%lu, %lu] is what config.json says", bare,
-                                (unsigned long)first, (unsigned long)second)
-                       : refuse(f->why, "%s has the wrong shape: [%lu] is what config.json says", bare, (unsigned long)first);
+        return columns
+                 ? refuse(f->why, "%s has the wrong shape: [%lu, %lu] is what config.json says", bare,
+                          (unsigned long)first, (unsigned long)second)
+                 : refuse(f->why, "%s has the wrong shape: [%lu] is what config.json says", bare, (unsigned long)first);
     if (x->type != MEMOPT_TENSOR_F32 && x->type != MEMOPT_TENSOR_F16 && x->type != MEMOPT_TENSOR_BF16)
-        return refuse(f->why, "%s is of type %s, and F32, F16 and BF16 are read", bare, memopt_tensor_type_name(x->type));
+        return refuse(f->why, "%s is of type %s, and F32, F16 and BF16 are read", bare,
+                      memopt_tensor_type_name(x->type));
     ++f->piece_count;
     return 0;
 }
@@ -284,7 +287,8 @@ static int folder_check_unknown(folder *f) {
 
 /* The files of `path`, and where each tensor of such a shape lies in them. Closed with folder_close(), also after a
    failure. */
-static int folder_open(folder *f, const char *path, const config *c, const transformer *t, const memopt_host *host, reason *why) {
+static int folder_open(folder *f, const char *path, const config *c, const transformer *t, const memopt_host *host,
+                       reason *why) {
     const folder_names *names = c->is_gpt2 ? folder_gpt2 : folder_llama;
     size_t number = 0, layer;
     int wrong;
@@ -296,7 +300,8 @@ static int folder_open(folder *f, const char *path, const config *c, const trans
     f->files = (folder_file *)calloc(FOLDER_FILES_MAX, sizeof *f->files);
     f->pieces = (folder_piece *)calloc(c->layers * 16 + 8, sizeof *f->pieces);
     if (!f->files || !f->pieces) return refuse(why, "%.300s: no memory", path);
-    wrong = folder_open_files(f) || folder_check_format(f) || folder_add_part(f, t, names, EMBEDDING, 0, transformer_embedding_tensors, &number)
+    wrong = folder_open_files(f) || folder_check_format(f)
+         || folder_add_part(f, t, names, EMBEDDING, 0, transformer_embedding_tensors, &number)
          || folder_add_part(f, t, names, HEAD, 0, transformer_head_tensors, &number);
     for (layer = 0; !wrong && layer < c->layers; ++layer)
         wrong = folder_add_part(f, t, names, ATTENTION, layer, transformer_attention_tensors, &number)
@@ -319,11 +324,14 @@ static void folder_close(folder *f) {
 
 /* ---- elements between memory and files ---- */
 static memopt_type folder_type(const memopt_tensor *x) {
-    return x->type == MEMOPT_TENSOR_F32 ? MEMOPT_TYPE_F32 : x->type == MEMOPT_TENSOR_F16 ? MEMOPT_TYPE_F16 : MEMOPT_TYPE_BF16;
+    return x->type == MEMOPT_TENSOR_F32 ? MEMOPT_TYPE_F32
+         : x->type == MEMOPT_TENSOR_F16 ? MEMOPT_TYPE_F16
+                                        : MEMOPT_TYPE_BF16;
 }
 
 /* Between types, by float32; rounded to nearest. */
-static memopt_status convert(void *to, memopt_type to_type, const void *from, memopt_type from_type, size_t n, float *room) {
+static memopt_status convert(void *to, memopt_type to_type, const void *from, memopt_type from_type, size_t n,
+                             float *room) {
     memopt_status s = MEMOPT_OK;
     const float *middle = room;
 
@@ -383,7 +391,8 @@ static memopt_status folder_move_some(folder *f, const folder_piece *p, uint64_t
     s = files->read_fn(files->user, p->file->in, offset, f->in_file.bytes, n * bytes, &got);
     if (!s && got < n * bytes) return refuse(f->why, "%s is shorter than it was", p->file->name), MEMOPT_ERR_IO;
     if (!s) s = convert(side, type, f->in_file.bytes, own, n, f->room);
-    if (!s && !are_finite(side, type, n)) return refuse(f->why, "%s has elements that are not finite", x->name), MEMOPT_ERR_IO;
+    if (!s && !are_finite(side, type, n))
+        return refuse(f->why, "%s has elements that are not finite", x->name), MEMOPT_ERR_IO;
     if (!s && stride > 1) gather(ours, stride, memopt_type_bytes(type), side, n, 1);
     return s;
 }
@@ -395,8 +404,9 @@ static int folder_move_run(folder *f, const folder_piece *p, uint64_t at, size_t
     for (done = 0; done < n; done += count) {
         count = n - done < FOLDER_PIECE ? n - done : (size_t)FOLDER_PIECE;
         if (failed(f->why, p->file->name,
-                   folder_move_some(f, p, at + done, count, ours + done * stride * memopt_type_bytes(type), stride, type,
-                                    writes))) return 1;
+                   folder_move_some(f, p, at + done, count, ours + done * stride * memopt_type_bytes(type), stride,
+                                    type, writes)))
+            return 1;
     }
     return 0;
 }
@@ -412,8 +422,10 @@ static int folder_move_piece(folder *f, const folder_piece *p, size_t first, siz
         const size_t low = first > i ? (first - i + p->columns - 1) / p->columns : 0;
         const size_t high = first + count > i ? (first + count - i + p->columns - 1) / p->columns : 0;
 
-        if (low < high && folder_move_run(f, p, i * p->rows + low, high - low,
-                                          ours + (low * p->columns + i - first) * unit, p->columns, type, writes)) return 1;
+        if (low < high
+            && folder_move_run(f, p, i * p->rows + low, high - low, ours + (low * p->columns + i - first) * unit,
+                               p->columns, type, writes))
+            return 1;
     }
     return 0;
 }

@@ -176,8 +176,8 @@ static generator generate_begin(model *m, unsigned char *place, size_t room, dou
     return g;
 }
 
-/* Tokens after a prompt of `count` in `tokens`, until there are `most`, or the one that ends a text. Returns 1, or 0 and
-   *count is what there is then. */
+/* Tokens after a prompt of `count` in `tokens`, until there are `most`, or the one that ends a text. Returns 1, or 0
+   and *count is what there is then. */
 static int generate(generator *g, int32_t *tokens, size_t *count, size_t most, int32_t end, uint64_t step) {
     model *m = g->m;
     size_t ready = 0; /* tokens that went through the model */

@@ -79,7 +79,8 @@ typedef struct model {
 
 static int model_failed(model *m, const char *what, memopt_status s) {
     if (s && m->shard && memopt_shard_error(m->shard).status == s) m->why.error = memopt_shard_error(m->shard);
-    if (s && m->store && memopt_store_error(m->store).status == s) m->why.error = memopt_store_error(m->store); /* nearer */
+    if (s && m->store && memopt_store_error(m->store).status == s)
+        m->why.error = memopt_store_error(m->store); /* nearer */
     return failed(&m->why, what, s);
 }
 
@@ -142,7 +143,8 @@ static int model_open_tables(model *m) {
     m->own = (model_segment *)calloc(count, sizeof *m->own);
     m->segments = (memopt_segment *)calloc(count, sizeof *m->segments);
     m->sharded = (memopt_shard_segment *)calloc(count, sizeof *m->sharded);
-    if (m->blocks && m->sizes && m->tensors && m->layer_list && m->calls && m->own && m->segments && m->sharded) return 0;
+    if (m->blocks && m->sizes && m->tensors && m->layer_list && m->calls && m->own && m->segments && m->sharded)
+        return 0;
     return refuse(&m->why, "no memory for the tables of %lu layers", (unsigned long)m->layers);
 }
 
@@ -624,7 +626,8 @@ static int model_open(model *m, const char *path, int reopen) {
     pages.no_huge = m->arena_bytes < HUGE_FROM;
     if (failed(&m->why, "the memory", memopt_source_pages(&pages, &m->source))) return 1;
     a.capacity = round_up(m->arena_bytes, m->source.granularity);
-    if (failed(&m->why, "the memory", memopt_arena_create(&a, &m->arena)) || model_push(m) || model_open_tapes(m)) return 1;
+    if (failed(&m->why, "the memory", memopt_arena_create(&a, &m->arena)) || model_push(m) || model_open_tapes(m))
+        return 1;
     m->head.targets = m->targets;
     m->frozen_now = SIZE_MAX;
     d = model_shard(m);
@@ -683,7 +686,8 @@ static int model_each_slice(model *m, model_slice_fn *fn, int puts) {
         for (at = 0; at < m->tensors[t].count;) {
             memopt_optim_tensor slice;
 
-            if (model_failed(m, "the weights", memopt_shard_bring(m->shard, t, at, &slice)) || fn(m, t, &slice)) return 1;
+            if (model_failed(m, "the weights", memopt_shard_bring(m->shard, t, at, &slice)) || fn(m, t, &slice))
+                return 1;
             if (puts && model_failed(m, "the weights", memopt_shard_put(m->shard))) return 1;
             at = slice.first + slice.held;
         }

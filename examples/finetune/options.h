@@ -102,14 +102,22 @@ static int options_named(options *o, tuning *s, const char *name, const char *va
 }
 
 static int options_valued(options *o, tuning *s, const char *name, const char *value) { /* likewise */
-    const struct { const char *name; size_t *to; size_t least, most; } sizes[] = {
-        { "--memory", &o->memory, 1, SIZE_MAX }, { "--threads", &o->threads, 1, 1024 }, { "--steps", &o->steps, 1, SIZE_MAX / 2 },
-        { "--warmup", &o->warmup, 0, SIZE_MAX / 2 }, { "--save", &o->save, 0, SIZE_MAX }, { "--validate", &o->validate, 0, SIZE_MAX },
-        { "--batch", &s->batch, 1, 1 << 20 }, { "--accumulate", &s->units, 1, 1 << 20 }, { "--context", &s->context, 2, 1 << 24 },
-        { "--tokens", &o->tokens, 1, 1 << 20 }, { "--adapter", &s->adapter, 1, 1 << 16 }, { "--frozen", &s->frozen_bits, 8, 32 }, { "--tile", &s->tile, 1, SIZE_MAX } };
-    const struct { const char *name; double *to; double most; } numbers[] = {
-        { "--epochs", &o->epochs, 1e9 }, { "--rate", &o->rate, 1 }, { "--hold-back", &o->validation, 0.99 },
-        { "--temperature", &o->temperature, 1e3 }, { "--alpha", &s->adapter_alpha, 1e6 }, { "--decay", &s->decay, 1e3 }, { "--clip", &s->clip, 1e9 } };
+    const struct { const char *name; size_t *to; size_t least, most;
+    } sizes[] = { { "--memory", &o->memory, 1, SIZE_MAX },   { "--threads", &o->threads, 1, 1024 },
+                  { "--steps", &o->steps, 1, SIZE_MAX / 2 }, { "--warmup", &o->warmup, 0, SIZE_MAX / 2 },
+                  { "--save", &o->save, 0, SIZE_MAX },       { "--validate", &o->validate, 0, SIZE_MAX },
+                  { "--batch", &s->batch, 1, 1 << 20 },      { "--accumulate", &s->units, 1, 1 << 20 },
+                  { "--context", &s->context, 2, 1 << 24 },  { "--tokens", &o->tokens, 1, 1 << 20 },
+                  { "--adapter", &s->adapter, 1, 1 << 16 },  { "--frozen", &s->frozen_bits, 8, 32 },
+                  { "--tile", &s->tile, 1, SIZE_MAX } };
+    const struct { const char *name; double *to; double most;
+    } numbers[] = { { "--epochs", &o->epochs, 1e9 },
+                    { "--rate", &o->rate, 1 },
+                    { "--hold-back", &o->validation, 0.99 },
+                    { "--temperature", &o->temperature, 1e3 },
+                    { "--alpha", &s->adapter_alpha, 1e6 },
+                    { "--decay", &s->decay, 1e3 },
+                    { "--clip", &s->clip, 1e9 } };
     const struct { const char *name; const char **to; } texts[] = {
         { "--out", &o->out }, { "--disk", &o->disk }, { "--chat", &o->chat },
         { "--prompt", &o->prompt } };
@@ -119,7 +127,8 @@ static int options_valued(options *o, tuning *s, const char *name, const char *v
         if (!strcmp(name, sizes[i].name))
             return options_size(value, sizes[i].to) || *sizes[i].to < sizes[i].least || *sizes[i].to > sizes[i].most;
     for (i = 0; i < sizeof numbers / sizeof *numbers; ++i)
-        if (!strcmp(name, numbers[i].name)) return options_number(value, numbers[i].to) || *numbers[i].to > numbers[i].most;
+        if (!strcmp(name, numbers[i].name))
+            return options_number(value, numbers[i].to) || *numbers[i].to > numbers[i].most;
     for (i = 0; i < sizeof texts / sizeof *texts; ++i)
         if (!strcmp(name, texts[i].name)) return *texts[i].to = value, !*value;
     if (strcmp(name, "--seed")) return options_named(o, s, name, value);
@@ -154,13 +163,15 @@ static void options_default(options *o, tuning *s) {
 
 static int options_check(options *o, tuning *s, reason *why) {
     if (!o->out) return refuse(why, "--out is missing");
-    if (s->frozen_bits != 8 && s->frozen_bits != 16 && s->frozen_bits != 32) return refuse(why, "--frozen is 8, 16 or 32");
+    if (s->frozen_bits != 8 && s->frozen_bits != 16 && s->frozen_bits != 32)
+        return refuse(why, "--frozen is 8, 16 or 32");
     if (o->merges && !s->adapter) return refuse(why, "--merge is for adapters");
     if (s->adapter && (s->fp32 || s->split)) return refuse(why, "--weights is for all weights; adapters are fp32");
     if (s->adapter_alpha < 0) s->adapter_alpha = 2 * (double)s->adapter;
     if ((int)s->state < 0) s->state = s->adapter ? MEMOPT_STATE_F32 : MEMOPT_STATE_8BIT;
     if (!(o->rate > 0)) o->rate = s->adapter ? 2e-4 : 2e-5;
-    if (strlen(o->out) > 900 || o->out[strlen(o->out) - 1] == '/') return refuse(why, "--out is too long, or ends with /");
+    if (strlen(o->out) > 900 || o->out[strlen(o->out) - 1] == '/')
+        return refuse(why, "--out is too long, or ends with /");
     return 0;
 }
 

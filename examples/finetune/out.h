@@ -1,7 +1,7 @@
 /* out.h - what has been tuned as a folder that the usual libraries open.
 
-   Model     The files of the model's folder again: weights under their names, in their types and files; config, tokeniser
-             and index copied. Or, of adapters, PEFT's adapter_model.safetensors with its config, or the model with
+   Model     The files of the model's folder again: weights under their names, in their types and files; config,
+             tokeniser and index copied. Or, of adapters, PEFT's adapter_model.safetensors with its config, or the model with
              scale B A added to its weights, rounded once.
    Whole     It is written beside OUT, synced, and renamed: OUT is whole or not there, also after a power cut. */
 #ifndef FINETUNE_OUT_H
@@ -50,7 +50,8 @@ static int out_copy(out_folder *o, const char *name) {
     size_t got = sizeof bytes;
     memopt_status s;
 
-    if ((size_t)snprintf(from, sizeof from, "%s/%s", o->from->path, name) >= sizeof from || out_join(o, name, to)) return 1;
+    if ((size_t)snprintf(from, sizeof from, "%s/%s", o->from->path, name) >= sizeof from || out_join(o, name, to))
+        return 1;
     s = f->open_fn(f->user, from, MEMOPT_OPEN_READ, &in);
     if (!s) s = f->open_fn(f->user, to, MEMOPT_OPEN_WRITE, &file);
     while (!s && got == sizeof bytes) {
@@ -106,8 +107,8 @@ static memopt_tensor_metadata *out_metadata(const memopt_tensors *from, size_t *
 
 /* A file with these tensors and the metadata of another, its header written, as long as it will be. 1: there is a
    reason. */
-static int out_begin_file(out_folder *o, const char *name, const memopt_tensors *from, memopt_tensor *list, size_t count,
-                          void **file, uint64_t *begin) {
+static int out_begin_file(out_folder *o, const char *name, const memopt_tensors *from, memopt_tensor *list,
+                          size_t count, void **file, uint64_t *begin) {
     const memopt_files *f = o->files;
     memopt_tensors_desc d;
     memopt_tensor_metadata *texts;
@@ -165,7 +166,8 @@ static int out_copy_tensor(out_folder *o, folder_file *file, size_t index) {
     for (at = 0; !s && at < x->end - x->begin; at += n) {
         unsigned char *bytes = o->from->in_file.bytes;
 
-        n = x->end - x->begin - at < sizeof o->from->in_file ? (size_t)(x->end - x->begin - at) : sizeof o->from->in_file;
+        n = x->end - x->begin - at < sizeof o->from->in_file ? (size_t)(x->end - x->begin - at)
+                                                             : sizeof o->from->in_file;
         s = f->read_fn(f->user, file->in, file->header->data_begin + x->begin + at, bytes, n, &got);
         if (!s && got < n) return refuse(&o->m->why, "%s is shorter than it was", file->name);
         if (!s) s = f->write_fn(f->user, file->out, file->out_begin + file->list[index].begin + at, bytes, n);
@@ -195,7 +197,8 @@ static int out_write_slice(model *m, size_t tensor, const memopt_optim_tensor *s
 }
 
 static int out_model(out_folder *o) {
-    return out_begin_weights(o) || model_each_slice(o->m, out_write_slice, 0) || out_end_weights(o) || out_copy_others(o);
+    return out_begin_weights(o) || model_each_slice(o->m, out_write_slice, 0) || out_end_weights(o)
+        || out_copy_others(o);
 }
 
 /* ---- adapters ---- */
@@ -226,8 +229,8 @@ static size_t out_band_bytes(const model *m, const transformer_tensor *tensor) {
 }
 
 /* A band of rows of a matrix, with what its adapter adds. */
-static int out_merge_rows(out_folder *o, size_t number, const transformer_tensor *tensor, const adapter *a, size_t piece,
-                          size_t row, size_t rows, float *band) {
+static int out_merge_rows(out_folder *o, size_t number, const transformer_tensor *tensor, const adapter *a,
+                          size_t piece, size_t row, size_t rows, float *band) {
     const size_t columns = tensor->columns;
     float *b_times = band + rows * columns;
     unsigned char *end = (unsigned char *)(b_times + rows * a->rank);
@@ -258,7 +261,8 @@ static int out_merge_tensor(out_folder *o, size_t number, const transformer_tens
     int wrong = !band && refuse(&o->m->why, "no memory to merge with");
 
     for (piece = 0; !wrong && piece < (a->rank ? adapter_pieces(a) : 1); ++piece)
-        for (end += a->pieces > 1 ? a->piece_outputs[piece] : tensor->count / columns; !wrong && row < end; row += rows) {
+        for (end += a->pieces > 1 ? a->piece_outputs[piece] : tensor->count / columns; !wrong && row < end;
+             row += rows) {
             rows = end - row < step ? end - row : step;
             if (a->rank) wrong = out_merge_rows(o, number, tensor, a, piece, row, rows, band);
             else wrong = folder_move(o->from, number, row * columns, rows * columns, band, MEMOPT_TYPE_F32, 0)
@@ -371,8 +375,9 @@ static int out_peft_config(out_folder *o, const out_peft *x) {
     snprintf(text, sizeof text,
              "{\n  \"peft_type\": \"LORA\",\n  \"task_type\": \"CAUSAL_LM\",\n  \"base_model_name_or_path\": \"%s\",\n"
              "  \"r\": %lu,\n  \"lora_alpha\": %.17g,\n  \"lora_dropout\": 0.0,\n  \"bias\": \"none\",\n"
-             "  \"fan_in_fan_out\": %s,\n  \"inference_mode\": true,\n  \"target_modules\": [%s]\n}\n", base,
-             (unsigned long)o->m->o->adapter, o->m->o->adapter_alpha, o->m->config->is_gpt2 ? "true" : "false", modules);
+             "  \"fan_in_fan_out\": %s,\n  \"inference_mode\": true,\n  \"target_modules\": [%s]\n}\n",
+             base, (unsigned long)o->m->o->adapter, o->m->o->adapter_alpha, o->m->config->is_gpt2 ? "true" : "false",
+             modules);
     return out_text(o, "adapter_config.json", text);
 }
 
@@ -381,14 +386,15 @@ static int out_write_peft(out_folder *o, out_peft *x) {
     uint64_t begin;
     size_t i;
     const memopt_files *f = o->files;
+    const int wrong = out_begin_file(o, "adapter_model.safetensors", NULL, x->list, x->count, &file, &begin);
     memopt_status s = MEMOPT_OK;
 
-    if (out_begin_file(o, "adapter_model.safetensors", NULL, x->list, x->count, &file, &begin)) return 1;
-    for (i = 0; !s && i < x->count; ++i)
-        s = f->write_fn(f->user, file, begin + x->list[i].begin, x->data[i], (size_t)(x->list[i].end - x->list[i].begin));
-    if (!s) s = f->sync_fn(f->user, file);
-    (void)f->close_fn(f->user, file);
-    return failed(&o->m->why, "adapter_model.safetensors", s) || out_peft_config(o, x);
+    for (i = 0; !wrong && !s && i < x->count; ++i)
+        s = f->write_fn(f->user, file, begin + x->list[i].begin, x->data[i],
+                        (size_t)(x->list[i].end - x->list[i].begin));
+    if (!wrong && !s) s = f->sync_fn(f->user, file);
+    if (file) (void)f->close_fn(f->user, file);
+    return wrong || failed(&o->m->why, "adapter_model.safetensors", s) || out_peft_config(o, x);
 }
 
 static int out_adapters(out_folder *o) {
@@ -431,7 +437,8 @@ static int out_sync_parent(out_folder *o) {
     char parent[OUT_PATH];
     memopt_status s;
 
-    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - o->path) + (slash == o->path) : 1, slash ? o->path : ".");
+    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - o->path) + (slash == o->path) : 1,
+             slash ? o->path : ".");
     s = o->files->sync_dir_fn(o->files->user, parent);
     return s != MEMOPT_ERR_UNSUPPORTED && failed(&o->m->why, parent, s);
 }

@@ -86,7 +86,8 @@ static void page_curve(FILE *f, const page *p, uint64_t steps, double low, doubl
     const size_t points = p->count < PAGE_POINTS ? p->count : (size_t)PAGE_POINTS;
     size_t i;
 
-    fprintf(f, "<polyline fill='none' stroke='%s' stroke-width='%d' points='", held ? "#c0392b" : "#2c6fbb", held ? 2 : 1);
+    fprintf(f, "<polyline fill='none' stroke='%s' stroke-width='%d' points='", held ? "#c0392b" : "#2c6fbb",
+            held ? 2 : 1);
     for (i = 0; i < points; ++i) {
         const size_t from = i * p->count / points, to = (i + 1) * p->count / points;
         const double y = page_mean(p, from, to, held);
@@ -127,13 +128,16 @@ static void page_write(const page *p, const char *title, const char *head, uint6
     snprintf(beside, sizeof beside, "%s.tmp", p->path);
     if (!p->count || (f = fopen(beside, "w")) == NULL) return;
     page_range(p, &low, &high);
-    fputs("<!doctype html><meta charset='utf-8'><title>finetune</title><body style='font:15px sans-serif;margin:2em'><h1>", f);
+    fputs("<!doctype html><meta charset='utf-8'><title>finetune</title><body style='font:15px "
+          "sans-serif;margin:2em'><h1>",
+          f);
     page_text(f, title);
     fprintf(f, "</h1><p>step %llu of %llu, loss %.4f", (unsigned long long)p->lines[p->count - 1].step,
             (unsigned long long)steps, p->lines[p->count - 1].loss);
-    fprintf(f, "</p><p><span style='color:#2c6fbb'>loss</span>, <span style='color:#c0392b'>of what is held back</span>;"
-               " from %.4f to %.4f</p><svg viewBox='0 0 %d %d' width='%d' style='border:1px solid #ccc'>", low, high,
-            PAGE_WIDTH, PAGE_HEIGHT, PAGE_WIDTH);
+    fprintf(f,
+            "</p><p><span style='color:#2c6fbb'>loss</span>, <span style='color:#c0392b'>of what is held back</span>;"
+            " from %.4f to %.4f</p><svg viewBox='0 0 %d %d' width='%d' style='border:1px solid #ccc'>",
+            low, high, PAGE_WIDTH, PAGE_HEIGHT, PAGE_WIDTH);
     page_curve(f, p, steps, low, high, 0);
     page_curve(f, p, steps, low, high, 1);
     fputs("</svg><pre>", f);

@@ -25,9 +25,10 @@ typedef struct told_way { /* for the frontier */
 
 /* Ways in the order of their speed. States alone on the disk are none: a store that has no weights resumes no run. */
 static size_t plan_ways(const model *m, int has_disk, way *ways) {
-    static const struct { int slow; const char *text; } places[] = {
-        { 0, "weights and states in memory" },
-        { MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA | MEMOPT_SHARD_SLOW_WEIGHTS, "weights and states on the disk" } };
+    static const struct { int slow; const char *text;
+    } places[] = { { 0, "weights and states in memory" },
+                   { MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA | MEMOPT_SHARD_SLOW_WEIGHTS,
+                     "weights and states on the disk" } };
     const size_t rows = m->o->batch * m->o->context, few = rows / 8 > 128 ? round_up(rows / 8, 32) : 128;
     const size_t chunks[3][2] = { { 512, 0 }, { 128, few }, { 64, 128 } };
     const int place_count = m->o->adapter || has_disk ? 2 : 1;
@@ -86,7 +87,8 @@ static int plan_find(model *m, int has_disk, size_t memory, const way *before, w
     if (smallest == SIZE_MAX) return refuse(&m->why, "the run was begun with another --disk, --batch or --context");
     return refuse(&m->why, "--memory %.3fG is too little: %.3fG is the least%s", (double)memory / 1e9,
                   ceil((double)smallest / 1e6) / 1e3 + 0.001,
-                  has_disk || m->o->adapter ? "; a smaller --context or --batch needs less" : "; with --disk DIR less will do");
+                  has_disk || m->o->adapter ? "; a smaller --context or --batch needs less"
+                                            : "; with --disk DIR less will do");
 }
 
 /* ---- the frontier ---- */
@@ -122,8 +124,8 @@ static int plan_tell_frontier(model *m, int has_disk) {
         if (plan_tell_way(m, &ways[i], process, &t)) return 1;
         snprintf(mlp, sizeof mlp, ways[i].mlp_chunk ? "%lu" : "all", (unsigned long)ways[i].mlp_chunk);
         snprintf(text, sizeof text, "%s (%lu, %s)", ways[i].text, (unsigned long)ways[i].head_chunk, mlp);
-        printf("%-52s %9.3f %9.0f%% %10.3f %9.3f %9.3f\n", text, (double)t.least / 1e9, 100 * t.recomputed, (double)t.all / 1e9,
-               (double)t.disk / 1e9, (double)t.moved / 1e9);
+        printf("%-52s %9.3f %9.0f%% %10.3f %9.3f %9.3f\n", text, (double)t.least / 1e9, 100 * t.recomputed,
+               (double)t.all / 1e9, (double)t.disk / 1e9, (double)t.moved / 1e9);
         fflush(stdout);
     }
     return 0;

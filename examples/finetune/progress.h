@@ -1,9 +1,9 @@
 /* progress.h - a run that is stopped goes on: what decides the next bit is saved in a folder of its own beside OUT.
 
-   In memory   weights, states and the number of the step, every so many steps and at Ctrl-C, by memopt_save; with a
-               disk   the store itself, which has each step as a whole or not at all, goes on.
-   Settings    What decides the bits of a run is a text in that folder. A run that would go on in another way is refused,
-               with the line that differs. */
+   In memory   weights, states and the number of the step, every so many steps and at Ctrl-C, by memopt_save.
+   On a disk   the store itself, which has each step as a whole or not at all, goes on.
+   Settings    What decides the bits of a run is a text in that folder. A run that would go on in another way is
+               refused, with the line that differs. */
 #ifndef FINETUNE_PROGRESS_H
 #define FINETUNE_PROGRESS_H
 #include <signal.h>
@@ -68,8 +68,8 @@ static int progress_settle(progress *p, const memopt_host *host, const char *set
     snprintf(beside, sizeof beside, "%s/settings.tmp", p->folder);
     progress_first_difference(settings, before, line, sizeof line);
     if (*before && strcmp(before, settings))
-        return refuse(&p->m->why, "%s: a run was begun there with \"%s\"; go on as it was, or remove that folder", p->folder,
-                      line);
+        return refuse(&p->m->why, "%s: a run was begun there with \"%s\"; go on as it was, or remove that folder",
+                      p->folder, line);
     if (*before) return 0;
     s = f->open_fn(f->user, beside, MEMOPT_OPEN_WRITE, &file);
     if (!s) s = f->resize_fn(f->user, file, 0);

@@ -4,7 +4,11 @@
 #define FINETUNE_REHEARSE_H
 #include "plan.h"
 
-enum { REHEARSED_LAYERS = 2, REHEARSED_STEPS = 3 /* the first warms up; fewer where they take long */, REHEARSED_SECONDS = 20 };
+enum {
+    REHEARSED_LAYERS = 2,
+    REHEARSED_STEPS = 3 /* the first warms up; fewer where they take long */,
+    REHEARSED_SECONDS = 20
+};
 
 typedef struct rehearsal {
     double seconds[KINDS][2]; /* of a step's forwards and backwards of a kind, with the steps inside them */

@@ -8,8 +8,8 @@
                   adapter_merge() writes weights + scale B A, rounded once. The layer's weights may be of 8 bits
                   (memopt_linear.quantized): to merge, decode them first. Where the layer is several side by side, as
                   queries, keys and values, each can have an A and a B of its own: set `pieces`.
-   What it costs  Kept from forward to backward: rows x rank floats a piece. Beside it: adapter_work_bytes(), shared by all
-                  adapters. No copy of input or output. Time: 2 rank / outputs + 2 rank / inputs of the layer's.
+   What it costs  Kept from forward to backward: rows x rank floats a piece. Beside it: adapter_work_bytes(), shared by
+                  all adapters. No copy of input or output. Time: 2 rank / outputs + 2 rank / inputs of the layer's.
    Order          Forward adds the layer's product first, then the adapter's, each rounded to `type`; backward the other
                   way round. A and B may be of another type than the layer: products are of floats then. */
 #ifndef PARTS_ADAPTER_H
@@ -358,10 +358,10 @@ static inline memopt_status adapter_merge(const memopt_ops *ops, const memopt_li
     adapter_times(b_times, s ? 0 : n, adapter_scale(a));
     for (i = 0; i < adapter_pieces(a) && !s; ++i) {
         const size_t outputs = adapter_outputs(x, a, i);
-        memopt_product p = adapter_product(outputs, x->inputs, a->rank, b_times + first * a->rank, MEMOPT_TYPE_F32,
-                                           adapter_at(a->a, a->type, i * a->rank * x->inputs), a->type,
-                                           (unsigned char *)weights + first * x->inputs * memopt_type_bytes(x->weight_type),
-                                           x->weight_type);
+        memopt_product p = adapter_product(
+            outputs, x->inputs, a->rank, b_times + first * a->rank, MEMOPT_TYPE_F32,
+            adapter_at(a->a, a->type, i * a->rank * x->inputs), a->type,
+            (unsigned char *)weights + first * x->inputs * memopt_type_bytes(x->weight_type), x->weight_type);
 
         p.accumulate = 1;
         s = adapter_multiply(ops, &p);

@@ -12,7 +12,8 @@
 #include <time.h>
 #include "folder.h"
 
-#define HUGE_FROM ((size_t)256 << 20) /* bytes of the arena: below, up to 2 MiB for its last huge page is too much */
+#define HUGE_FROM ((size_t)256 << 20) /* bytes of the arena: below, its last huge pages are too much */
+#define HUGE_PAGE ((size_t)2 << 20)
 enum { SECTOR = 4096 /* where slow weights begin */, GRAIN = 256 };
 
 typedef struct tuning { /* of a run */
@@ -450,9 +451,10 @@ static size_t model_held(const model *m) {
          + model_hidden_bytes(m) + round_up(m->frozen_bytes, 64) + round_up(m->aside_bytes, 64);
 }
 
-/* Bytes beside the arena: tables of the shard and the store, which are taken from malloc. */
+/* Bytes beside the arena: tables of the shard and the store, which are taken from malloc, and what the last huge page of
+   each of its ends has more. */
 static size_t model_beside(const model *m) {
-    return m->bytes.tables + m->room.memory;
+    return m->bytes.tables + m->room.memory + (m->arena_bytes < HUGE_FROM ? 0 : 2 * HUGE_PAGE);
 }
 
 static memopt_tape_desc model_tape(model *m, int is_front) {

@@ -555,19 +555,17 @@ static int model_plan_round(model *m, size_t memory, size_t *held, size_t *least
 static int model_plan(model *m, size_t memory, size_t *least) {
     memopt_arena_desc a;
     size_t held = 0, pass = 0;
-    int wrong, fits = 0, round;
+    int wrong, fits = 0;
 
     memset(&a, 0, sizeof a);
     a.source = &m->source;
-    free(m->uses); /* of a plan before */
-    m->uses = NULL;
-    m->use_count = 0;
-    m->front_peak = 0;
     m->planned = memory;
     *least = 0;
     (void)memopt_source_counting(&m->source);
     wrong = failed(&m->why, "the plan", memopt_arena_create(&a, &m->arena));
-    for (round = 0; !wrong && !fits && !*least; ++round) {
+    m->budget = SIZE_MAX / 4; /* everything kept: what a shard holds depends on the uses of a plan, so there is one */
+    wrong = wrong || model_open_tapes(m);
+    while (!wrong && !fits && !*least) {
         wrong = model_plan_round(m, memory, &held, &pass, &fits);
         if (!wrong && !fits && (memory < held || memory - held < pass)) *least = held + pass;
     }

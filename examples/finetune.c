@@ -378,7 +378,7 @@ static void tell(tuner *t) {
     t->process_bytes = (double)(m->arena_bytes + model_beside(m) + process_now() + PROCESS_SLACK);
     n = (size_t)snprintf(
         t->told, sizeof t->told,
-        "model    %lu layers of %lu, vocabulary %lu; %.1f million parameters are trained%s\n"
+        "model    %lu layers of %lu, vocabulary %lu; %.4g million parameters are trained%s\n"
         "data     %llu documents in %llu windows of %lu tokens, %llu targets; %llu windows are held back\n"
         "memory   %.1f MB: weights %.1f, frozen %.1f, gradients %.1f, states %.1f, a pass %.1f (%.0f %% is computed "
         "twice),\n"
@@ -425,8 +425,8 @@ static int describe_settings(tuner *t, char *text, size_t capacity) {
     if (file_crc(t, path, &crc) || folder_crc(&t->folder, &weights)) return 1;
     snprintf(text, capacity,
              "model %08lx, weights %08lx\ndata %08lx, %llu tokens in %llu windows of %lu\nbatch %lu\naccumulate %lu\n"
-             "adapter %lu\nalpha %.17g\nfrozen %lu\nweights %s\noptimizer %d\nstates %d\n"
-             "rate %.17g\ndecay %.17g\nclip %.17g\nwarmup %lu\nschedule %d\nsteps %llu\nseed %llu\nway %d %lu %lu\n",
+             "adapter %lu\nalpha %.9g\nfrozen %lu\nweights %s\noptimizer %d\nstates %d\n"
+             "rate %.9g\ndecay %.9g\nclip %.9g\nwarmup %lu\nschedule %d\nsteps %llu\nseed %llu\nway %d %lu %lu\n",
              (unsigned long)crc, (unsigned long)weights, (unsigned long)c.crc, (unsigned long long)c.tokens,
              (unsigned long long)c.part[0].windows, (unsigned long)s->context, (unsigned long)s->batch,
              (unsigned long)s->units, (unsigned long)s->adapter, s->adapter_alpha, (unsigned long)s->frozen_bits,
@@ -527,9 +527,10 @@ static int work(tuner *t) { /* the exit status */
 int main(int argc, char **argv) {
     static tuner t;
     options o;
-    int wrong;
+    int i, wrong;
 
-    if (argc == 2 && !strcmp(argv[1], "--help")) return fputs(options_text, stdout) < 0;
+    for (i = 1; i < argc; ++i)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return fputs(options_text, stdout) < 0;
     if (options_parse(&o, &t.s, argc, argv, &t.m.why)) {
         fprintf(stderr, "finetune: %s\n%s", t.m.why.text, "finetune --help lists the switches\n");
         return 2;

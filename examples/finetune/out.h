@@ -8,7 +8,7 @@
 #define FINETUNE_OUT_H
 #include "model.h"
 
-enum { OUT_PATH = 2048 };
+enum { OUT_PATH = 2048, OUT_NAMES = 256 };
 
 typedef struct out_folder {
     model *m;
@@ -24,11 +24,11 @@ static int out_join(out_folder *o, const char *name, char *path) {
 
 /* ---- other files ---- */
 typedef struct out_names { /* found in the model's folder */
-    char names[64][FOLDER_NAME];
+    char names[OUT_NAMES][FOLDER_NAME];
     size_t count;
 } out_names;
 
-/* What belongs to a model and its tokeniser, whatever its name. */
+/* What belongs to a model and its tokeniser, whatever its name; an adapter's config would say that it is one. */
 static memopt_status out_find(void *context, const char *name) {
     static const char *const ends[] = { ".json", ".txt", ".model", ".jinja" };
     out_names *n = (out_names *)context;
@@ -36,8 +36,10 @@ static memopt_status out_find(void *context, const char *name) {
     size_t i;
 
     for (i = 0; i < sizeof ends / sizeof *ends; ++i)
-        if (length > strlen(ends[i]) && length < FOLDER_NAME && n->count < 64
-            && !strcmp(name + length - strlen(ends[i]), ends[i]) && name[0] != '.') strcpy(n->names[n->count++], name);
+        if (length > strlen(ends[i]) && !strcmp(name + length - strlen(ends[i]), ends[i])) break;
+    if (i == sizeof ends / sizeof *ends || name[0] == '.' || !strcmp(name, "adapter_config.json")) return MEMOPT_OK;
+    if (n->count == OUT_NAMES || length >= FOLDER_NAME) return MEMOPT_ERR_OVERFLOW;
+    strcpy(n->names[n->count++], name);
     return MEMOPT_OK;
 }
 

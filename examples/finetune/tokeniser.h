@@ -401,9 +401,9 @@ static inline size_t tokeniser_contraction(const char *p, size_t n, int any_case
 
 /* White space up to where the next word's own begins: all of it at the text's end, and else all but its last. */
 static inline size_t tokeniser_gap(const char *p, size_t n) {
-    const size_t run = tokeniser_run(p, n, TOKENISER_SPACES), last = tokeniser_before(p, run);
+    const size_t spaces = tokeniser_run(p, n, TOKENISER_SPACES), last = tokeniser_before(p, spaces);
 
-    return run < n && last ? last : run;
+    return spaces < n && last ? last : spaces;
 }
 
 static inline size_t tokeniser_gpt2(const char *p, size_t n) { /* bytes of the first piece */

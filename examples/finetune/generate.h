@@ -17,8 +17,6 @@ typedef struct generator {
     double  temperature;
 } generator;
 
-static generator *generating; /* by the attention, which has no pointer of its own */
-
 /* ---- attention with a cache ---- */
 static size_t generate_plane(const generator *g) { /* bytes of keys, or values, of a block */
     return g->room * transformer_kv_width(&g->m->shape) * memopt_type_bytes(g->m->shape.type);
@@ -79,7 +77,7 @@ static void generate_attend(const generator *g, size_t block, const memopt_atten
 static memopt_status generate_run(const memopt_tape_call *call, const transformer_ops *ops,
                                   const memopt_attention *attention, void *const room[2]) {
     const transformer_part *part = (const transformer_part *)call->user;
-    const generator *g = generating;
+    const generator *g = (const generator *)part->shape->user;
     size_t block, head;
 
     (void)room;
@@ -119,6 +117,7 @@ static int generate_set_rows(generator *g, size_t length) {
     t->starts = NULL;
     t->row_positions = g->m->positions;
     t->attention = &cached;
+    t->user = g;
     for (i = 0; i < length; ++i) g->m->positions[i] = (int32_t)(g->held + i);
     for (i = 0; i + 1 < g->m->count; ++i) g->m->segments[i].output_bytes = transformer_bytes(t, t->width);
     return generate_reshape(g->m);
@@ -183,7 +182,6 @@ static int generate(generator *g, int32_t *tokens, size_t *count, size_t most, i
     size_t ready = 0; /* tokens that went through the model */
     int wrong = 0;
 
-    generating = g;
     m->head.logits = g->logits;
     m->head.row_count = 1;
     while (!wrong && *count < most) {

@@ -17,14 +17,14 @@
 enum { SECTOR = 4096 /* where slow weights begin */, GRAIN = 256 };
 
 typedef struct tuning { /* of a run */
-    size_t batch, context, units, threads, memory, tile; /* units: batches of a step; memory: of the process */
+    size_t batch, context, units, tile; /* units: batches of a step */
     size_t adapter;        /* rank; 0: all weights are trained */
     double adapter_alpha;
     size_t frozen_bits;    /* with adapters: 8, 16, 32 */
     int    fp32, split;    /* weights: else bf16, rounded stochastically */
     memopt_optim_kind kind;
     memopt_state_format state;
-    double rate, decay, beta1, beta2, clip; /* rate: of this step; clip 0: none */
+    double rate, decay, clip; /* rate: of this step; clip 0: none */
     uint64_t seed;
 } tuning;
 
@@ -39,7 +39,7 @@ typedef struct model_segment { /* what a callback is given: the part's own, and 
 typedef struct model {
     const tuning *o;
     const config *config;
-    folder *folder;        /* NULL: weights are random */
+    folder *folder;
     transformer shape;
     memopt_threads threads;
     transformer_part embedding;
@@ -73,6 +73,7 @@ typedef struct model {
     int32_t *ids, *targets, *positions;
     size_t *starts;
     void (*told_fn)(struct model *, size_t segment, int is_backward); /* NULL, or after every callback */
+    void  *told_user;
     size_t runs[KINDS][2]; /* forwards and backwards of the plan */
     size_t planned;        /* bytes that the plan was made for */
     reason why;
@@ -654,25 +655,15 @@ static void model_close(model *m) {
 }
 
 /* ---- weights ---- */
-/* Elements of a tensor from `first` on, the same whatever the slices: matrices are random, vectors are scales or, in
-   their order, biases; of adapters B is 0. */
-static memopt_status initial_weights(const model *m, size_t tensor, size_t first, size_t count, void *to) {
-    enum { PIECE = 65536 };
-    static float piece[PIECE];
-    const memopt_type type = m->o->adapter ? MEMOPT_TYPE_F32 : m->shape.weight_type;
-    const size_t columns = m->sizes[tensor].columns;
-    const double deviation = m->o->adapter ? 1 / sqrt((double)columns) : 0.02;
-    const int is_zero = m->o->adapter && tensor % 2;
-    memopt_status s = MEMOPT_OK;
-    size_t at, i, n;
+/* Elements of an adapter's tensor from `first` on, the same whatever the slices: A is random, B is 0. */
+static memopt_status model_begin_adapter(const model *m, size_t tensor, size_t first, size_t count, float *to) {
+    const float deviation = (float)(1 / sqrt((double)m->sizes[tensor].columns));
+    memopt_status s;
+    size_t i;
 
-    for (at = 0; !s && at < count; at += n) {
-        n = count - at < PIECE ? count - at : (size_t)PIECE;
-        if (columns && !is_zero) s = memopt_random_normal(piece, n, m->o->seed, tensor, first + at, &m->threads);
-        for (i = 0; i < n; ++i) piece[i] = is_zero ? 0 : columns ? (float)deviation * piece[i] : 1;
-        if (type == MEMOPT_TYPE_F32) memcpy((float *)to + at, piece, n * sizeof *piece);
-        else if (!s) s = memopt_bf16_from_f32((uint16_t *)to + at, piece, n, &m->threads);
-    }
+    if (tensor % 2) return memset(to, 0, count * sizeof *to), MEMOPT_OK;
+    s = memopt_random_normal(to, count, m->o->seed, tensor, first, &m->threads);
+    for (i = 0; i < count; ++i) to[i] *= deviation;
     return s;
 }
 
@@ -695,9 +686,10 @@ static int model_each_slice(model *m, model_slice_fn *fn, int puts) {
 }
 
 static int model_read_slice(model *m, size_t tensor, const memopt_optim_tensor *slice) {
-    if (m->folder && !m->o->adapter)
+    if (!m->o->adapter)
         return folder_move(m->folder, tensor, slice->first, slice->held, slice->weights, m->shape.weight_type, 0);
-    return failed(&m->why, "the weights", initial_weights(m, tensor, slice->first, slice->held, slice->weights));
+    return failed(&m->why, "the adapters",
+                  model_begin_adapter(m, tensor, slice->first, slice->held, (float *)slice->weights));
 }
 
 static int model_read_weights(model *m) {

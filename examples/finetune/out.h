@@ -15,6 +15,7 @@ typedef struct out_folder {
     folder *from;
     const memopt_files *files;
     char  path[OUT_PATH], beside[OUT_PATH];
+    struct out_peft *peft; /* that adapters are listed in */
 } out_folder;
 
 static int out_join(out_folder *o, const char *name, char *path) {
@@ -312,8 +313,6 @@ typedef struct out_peft {
     size_t         module_count;
 } out_peft;
 
-static out_peft *out_adding; /* to, by out_add_adapter() */
-
 static void out_add_peft(out_peft *x, const char *module, const char *which, size_t rows, size_t columns,
                          const float *elements) {
     memopt_tensor *t = &x->list[x->count];
@@ -348,10 +347,10 @@ static int out_add_adapter(out_folder *o, size_t number, const transformer_tenso
         if (p->number != number) continue;
         snprintf(module, sizeof module, "%s%s", prefix, folder_bare(piece_tensor(p)->name));
         module[strlen(module) - strlen(".weight")] = 0;
-        out_add_module(out_adding, module);
-        out_add_peft(out_adding, module, "A", a->rank, tensor->columns,
+        out_add_module(o->peft, module);
+        out_add_peft(o->peft, module, "A", a->rank, tensor->columns,
                      (const float *)a->a + (adapter_pieces(a) > 1 ? piece++ : 0) * a->rank * tensor->columns);
-        out_add_peft(out_adding, module, "B", p->rows, a->rank, (const float *)a->b + p->row * a->rank);
+        out_add_peft(o->peft, module, "B", p->rows, a->rank, (const float *)a->b + p->row * a->rank);
     }
     return 0;
 }
@@ -410,7 +409,7 @@ static int out_adapters(out_folder *o) {
     x.shapes = (uint64_t (*)[2])calloc(x.capacity, sizeof *x.shapes);
     x.names = (char (*)[2 * FOLDER_NAME])calloc(x.capacity, sizeof *x.names);
     wrong = (!x.list || !x.data || !x.shapes || !x.names) && refuse(&o->m->why, "no memory for the names of adapters");
-    out_adding = &x;
+    o->peft = &x;
     wrong = wrong || out_each_tensor(o, out_add_adapter) || out_write_peft(o, &x);
     free(x.list);
     free((void *)x.data);

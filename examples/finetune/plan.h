@@ -25,10 +25,8 @@ typedef struct told_way { /* for the frontier */
 
 /* Ways in the order of their speed. States alone on the disk are none: a store that has no weights resumes no run. */
 static size_t plan_ways(const model *m, int has_disk, way *ways) {
-    static const struct { int slow; const char *text;
-    } places[] = { { 0, "weights and states in memory" },
-                   { MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA | MEMOPT_SHARD_SLOW_WEIGHTS,
-                     "weights and states on the disk" } };
+    static const char *const places[] = { "weights and states in memory", "weights and states on the disk" };
+    static const int all = MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA | MEMOPT_SHARD_SLOW_WEIGHTS;
     const size_t rows = m->o->batch * m->o->context, few = rows / 8 > 128 ? round_up(rows / 8, 32) : 128;
     const size_t chunks[3][2] = { { 512, 0 }, { 128, few }, { 64, 128 } };
     const int place_count = m->o->adapter || has_disk ? 2 : 1;
@@ -40,11 +38,11 @@ static size_t plan_ways(const model *m, int has_disk, way *ways) {
             way *w = &ways[n++];
 
             memset(w, 0, sizeof *w);
-            w->slow = m->o->adapter ? 0 : places[i].slow;
+            w->slow = i && !m->o->adapter ? all : 0;
             w->frozen_stays = !i;
             w->head_chunk = chunks[k][0];
             w->mlp_chunk = chunks[k][1];
-            w->text = !m->o->adapter ? places[i].text : i ? "frozen weights read from their files, part by part"
+            w->text = !m->o->adapter ? places[i] : i ? "frozen weights read from their files, part by part"
                                                           : "frozen weights in memory";
         }
     return n;

@@ -15,8 +15,6 @@ typedef struct rehearsal {
     double last, whole;       /* when the part before ended; of the step */
 } rehearsal;
 
-static rehearsal rehearsed; /* by rehearsal_told() */
-
 static double seconds_now(void) {
     memopt_host host;
     uint64_t t = 0;
@@ -26,17 +24,17 @@ static double seconds_now(void) {
 }
 
 static void rehearsal_told(model *m, size_t segment, int is_backward) {
+    rehearsal *r = (rehearsal *)m->told_user;
     const double t = seconds_now();
 
-    rehearsed.seconds[m->own[segment].kind][is_backward] += t - rehearsed.last;
-    rehearsed.last = t;
+    r->seconds[m->own[segment].kind][is_backward] += t - r->last;
+    r->last = t;
 }
 
 /* Tokens without a meaning; each sequence is one document. */
 static int rehearsal_load(model *m, void *user, uint64_t step, size_t unit) {
     size_t i;
 
-    (void)user;
     (void)step;
     for (i = 0; i < transformer_rows(&m->shape); ++i) {
         m->ids[i] = m->targets[i] = (int32_t)((i + 1) * 7919 * (unit + 1) % m->shape.vocabulary);
@@ -44,36 +42,37 @@ static int rehearsal_load(model *m, void *user, uint64_t step, size_t unit) {
     }
     m->shape.documents = 0;
     m->shape.row_positions = m->positions;
-    rehearsed.last = seconds_now();
+    ((rehearsal *)user)->last = seconds_now();
     return 0;
 }
 
-static int rehearsal_steps(model *few) {
+static int rehearsal_steps(model *few, rehearsal *r) {
     const double begin = seconds_now();
     double loss;
     int i;
 
     few->told_fn = rehearsal_told;
+    few->told_user = r;
     for (i = 0; i < REHEARSED_STEPS && (i < 1 || seconds_now() - begin < REHEARSED_SECONDS); ++i) {
         const double start = seconds_now();
 
-        memset(&rehearsed, 0, sizeof rehearsed);
-        if (model_step(few, (uint64_t)i + 1, 0, rehearsal_load, NULL, &loss)) return 1;
-        rehearsed.whole = seconds_now() - start;
+        memset(r, 0, sizeof *r);
+        if (model_step(few, (uint64_t)i + 1, 0, rehearsal_load, r, &loss)) return 1;
+        r->whole = seconds_now() - start;
     }
     return 0;
 }
 
 /* Of the whole model by what a few layers took. */
-static double rehearsal_seconds(const model *m, const model *few) {
-    double seconds = rehearsed.whole;
+static double rehearsal_seconds(const rehearsal *r, const model *m, const model *few) {
+    double seconds = r->whole;
     int kind, direction;
 
     for (kind = 0; kind < KINDS; ++kind)
         for (direction = 0; direction < 2; ++direction) {
             const double runs = (double)few->runs[kind][direction];
 
-            if (runs > 0) seconds += rehearsed.seconds[kind][direction] * ((double)m->runs[kind][direction] / runs - 1);
+            if (runs > 0) seconds += r->seconds[kind][direction] * ((double)m->runs[kind][direction] / runs - 1);
         }
     return seconds;
 }
@@ -82,6 +81,7 @@ static double rehearsal_seconds(const model *m, const model *few) {
    the model is hardly larger than what is rehearsed. */
 static int rehearse(model *m, const way *w, const char *store, double *seconds) {
     static model few;
+    rehearsal r;
     size_t least;
     int wrong;
 
@@ -94,8 +94,8 @@ static int rehearse(model *m, const way *w, const char *store, double *seconds) 
     few.layers = REHEARSED_LAYERS;
     wrong = model_open_tables(&few) || plan_describe(&few, w) || model_plan(&few, m->planned, &least)
          || model_open(&few, store, 0) || (few.frozen_bytes && few.frozen_stays && frozen_bring_all(&few))
-         || model_read_weights(&few) || rehearsal_steps(&few);
-    if (!wrong) *seconds = rehearsal_seconds(m, &few);
+         || model_read_weights(&few) || rehearsal_steps(&few, &r);
+    if (!wrong) *seconds = rehearsal_seconds(&r, m, &few);
     model_close(&few);
     if (m->slow) (void)remove(store);
     return wrong && refuse(&m->why, "%s", few.why.text);

@@ -574,6 +574,20 @@ def check_stops():
     check_kills(r, disk, KILLS // 3)
 
 
+def check_page():
+    """A run that goes on has each step's loss once in its curve, also where it had got further than its save."""
+    switches = [*WIDE_SWITCHES, "--steps", 40, "--threads", 1]
+    remove("out")
+    stop_at(3, "out", *switches)
+    with open("out.run/losses", "a") as file:
+        file.write("41 1 nan 1\n")
+    assert run("wide", "wide.u16", "--out", "out", *switches).returncode == 0
+    points = re.search("points='([^']*)'", bytes_of("out.html").decode()).group(1).split()
+    steps = [float(point.split(",")[0]) for point in points]
+    assert len(steps) == 40 and steps == sorted(set(steps)) and steps[-1] == 900, steps
+    remove("out")
+
+
 # ---- what a model says ----
 def said(result):
     assert result.returncode == 0, result
@@ -866,6 +880,7 @@ def check_foreign():
     switches = [*SWITCHES, "--steps", 3, "--out", "out"]
     remove("out")
     folder_of("bad", model(1, ["F32"]))
+    write("bad/adapter_config.json", "{}")
     for folder in "out.run", "out.tmp":
         os.mkdir(folder)
         write(folder + "/notes", "mine")
@@ -875,6 +890,7 @@ def check_foreign():
     os.rmdir("out.tmp")
     assert run("bad", "tokens.u16", *switches).returncode == 0 and os.listdir("out.run") == ["notes"]
     expected = contents("out")
+    assert "adapter_config.json" not in os.listdir("out")  # it would say that this is one
     remove("out")
     os.symlink("nowhere", "bad/more.json")
     result = run("bad", "tokens.u16", *switches)
@@ -920,6 +936,7 @@ def check_disk(switches):
     assert len(os.listdir("disk")) == 2
     result = run("wide", "wide.u16", "--out", "out", *switches)
     assert "goes on after step " in result.stdout and contents("out") == expected, result
+    assert "\ntime     " in result.stdout, result
     shutil.rmtree("other")
     os.remove(os.path.join("disk", *os.listdir("disk")))
     remove("out")
@@ -939,7 +956,7 @@ def check_refusals():
 
 
 CHECKS = [check_values, check_untied, check_text, check_adapters, check_merged_bands, check_bits, check_stops,
-          check_prompts, check_foreign, check_disks]
+          check_prompts, check_foreign, check_disks, check_page]
 
 
 def main():

@@ -243,21 +243,17 @@ static int look_beside(const options *o, const memopt_ops *ops, beside *b, char 
 
 /* ---- a whole run ---- */
 static int train_from(engine *e, const options *o, data *d, outcome *out, saves *s) {
-    const size_t first = (size_t)s->first; size_t i; int stops = 0; double since, worked, begin, begun;
-    since = now(); worked = seconds_worked();
+    const size_t first = (size_t)s->first; size_t i; int stops = 0;
     for (i = first; i < o->steps && !stops; ++i) {
+        const double begin = now(), begun = seconds_worked();
         if (step(e, o, d, i)) return 1;
-        outcome_loss(out, e->m.loss);
-        progress(e, o, i + 1 - first, i + 1, now() - since);
-        begin = now(); begun = seconds_worked(); /* which is not training */
+        outcome_step(out, e->m.loss, now() - begin, seconds_worked() - begun);
+        progress(e, o, i + 1 - first, i + 1, out->all_steps[0]);
         if (o->validate && ((i + 1) % o->validate == 0 || i + 1 == o->steps) && validate(e, o, d, out)) return 1;
         stops = saves_stop; /* once: one that comes while this is saved ends the run after the next step, saved, too */
         if (saves_after(s, e, o, i + 1, stops)) return 1;
-        since += now() - begin; worked += seconds_worked() - begun;
     }
-    out->seconds_per_step = (now() - since) / (double)(i - first);
-    out->cpu_seconds_per_step = (seconds_worked() - worked) / (double)(i - first);
-    out->tokens_per_second = (double)out->tokens / out->seconds_per_step;
+    outcome_speed(out, 0);
     out->flops_per_step = step_flops(e, o);
     out->weights_hash = weights_hash(&e->m);
     return 0;

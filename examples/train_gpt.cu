@@ -257,27 +257,20 @@ static int validate(card *c, const options *o, data *d, outcome *out) {
 /* ---- a whole run ---- */
 static int train_from(card *c, const options *o, data *d, outcome *out, saves *s) {
     const size_t first = (size_t)s->first;
-    double since, worked, begin, begun;
     int stops = 0;
     size_t i;
 
-    since = now();
-    worked = seconds_worked();
     for (i = first; i < o->steps && !stops; ++i) {
+        const double begin = now(), begun = seconds_worked();
+
         if (step(c, o, d, i)) return 1;
-        outcome_loss(out, c->e.m.loss);
-        progress(&c->e, o, i + 1 - first, i + 1, now() - since);
-        begin = now(); /* which is not training */
-        begun = seconds_worked();
+        outcome_step(out, c->e.m.loss, now() - begin, seconds_worked() - begun);
+        progress(&c->e, o, i + 1 - first, i + 1, out->all_steps[0]);
         if (o->validate && ((i + 1) % o->validate == 0 || i + 1 == o->steps) && validate(c, o, d, out)) return 1;
         stops = saves_stop;
         if (saves_after(s, &c->e, o, i + 1, stops)) return 1;
-        since += now() - begin;
-        worked += seconds_worked() - begun;
     }
-    out->seconds_per_step = (now() - since) / (double)(i - first);
-    out->cpu_seconds_per_step = (seconds_worked() - worked) / (double)(i - first);
-    out->tokens_per_second = (double)out->tokens / out->seconds_per_step;
+    outcome_speed(out, 1);
     out->flops_per_step = step_flops(&c->e, o);
     out->weights_hash = HASH_BEGIN;
     return each_part(c, hash_part, &out->weights_hash);

@@ -101,7 +101,16 @@ def trained(switches):
     told = run(CARD, switches)
     if told:
         check(told["measured_peak_bytes"] == told["predicted_peak_bytes"] == planned(switches), f"{switches}: bytes of the device")
+        timed(told, switches)
     return told
+
+
+def timed(told, switches):
+    """The speed is that of the steps after the first, if there are any."""
+    seconds = told["seconds_of_steps"]
+    mean = sum(seconds[1:] or seconds) / len(seconds[1:] or seconds)
+    check(len(seconds) == told["steps"] and min(seconds) > 0 and abs(mean / told["seconds_per_step"] - 1) < 1e-5
+          and abs(told["tokens_per_step"] / mean / told["tokens_per_second"] - 1) < 1e-5, f"{switches}: seconds of steps")
 
 
 def farthest(a, b):
@@ -181,6 +190,7 @@ for text, bound, places in RANKED if "simulator" in CARD else []:
         first = first or told
         if not (told and plan and cpu):
             continue
+        timed(told, text)
         check(told["losses"] == first["losses"] and told["held_back_losses"] == first["held_back_losses"]
               and told["weights_hash"] == first["weights_hash"], f"{text}: {ranks} ranks, stage {stage}: other bits")
         check(of_ranks(told, "measured_bytes") == of_ranks(told, "predicted_bytes") == of_ranks(plan, "predicted_bytes"),

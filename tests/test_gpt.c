@@ -461,15 +461,25 @@ static outcome gpt_long;
 static void gpt_losses(void) { /* means of 1, 2, 4... steps, as many as there is room for */
     size_t i;
     memset(&gpt_long, 0, sizeof gpt_long);
-    for (i = 0; i < MOST_LOSSES; ++i) outcome_loss(&gpt_long, (double)i);
+    gpt_long.tokens = 3000;
+    for (i = 0; i < MOST_LOSSES; ++i) outcome_step(&gpt_long, (double)i, 2.0 * (double)i + 8, 5);
     CHECK(gpt_long.loss_count == MOST_LOSSES && gpt_long.loss_steps == 1 && gpt_long.losses[7] == 7.0f);
-    outcome_loss(&gpt_long, (double)i++);
+    outcome_step(&gpt_long, (double)i, 2.0 * (double)i + 8, 5); ++i;
     CHECK(gpt_long.loss_count == MOST_LOSSES / 2 + 1 && gpt_long.loss_steps == 2 && gpt_long.losses[7] == 14.5f);
     CHECK(gpt_long.losses[MOST_LOSSES / 2] == 1000.0f && gpt_long.losses[MOST_LOSSES / 2 - 1] == 998.5f);
-    for (; i < 3 * MOST_LOSSES - 1; ++i) outcome_loss(&gpt_long, (double)i);
+    for (; i < 3 * MOST_LOSSES - 1; ++i) outcome_step(&gpt_long, (double)i, 2.0 * (double)i + 8, 5);
     CHECK(gpt_long.steps == 2999 && gpt_long.loss_steps == 4 && gpt_long.loss_count == 750);
     for (i = 0; i < 749; ++i) CHECK_AT(gpt_long.losses[i] == 4.0f * (float)i + 1.5f, i);
     CHECK(gpt_long.losses[749] == 2997.0f); /* of three */
+    for (i = 0; i < 749; ++i) CHECK_AT(gpt_long.seconds[i] == 8.0f * (float)i + 11, i);
+    outcome_speed(&gpt_long, 0); /* all of them: 8, 10, ... 6004 seconds */
+    CHECK(gpt_long.seconds_per_step == 3006 && gpt_long.cpu_seconds_per_step == 5 && gpt_long.tokens_per_second == 3000.0 / 3006);
+    outcome_speed(&gpt_long, 1); /* but the first, of 8 */
+    CHECK(gpt_long.seconds_per_step == 3007 && gpt_long.cpu_seconds_per_step == 5 && gpt_long.tokens_per_second == 3000.0 / 3007);
+    memset(&gpt_long, 0, sizeof gpt_long);
+    outcome_step(&gpt_long, 1, 4, 2);
+    outcome_speed(&gpt_long, 1); /* there is no other */
+    CHECK(gpt_long.seconds_per_step == 4 && gpt_long.cpu_seconds_per_step == 2);
 }
 static float gpt_pixels[32 * 8 * 8 * 48], gpt_pixels2[32 * 8 * 8 * 48];
 static void gpt_data_images(void) {
@@ -516,6 +526,7 @@ static void gpt_fill(void) {
         o->weights_hash = i < 2 ? 77 : 78; o->parameters = 1234567; o->tokens = 256; o->batch = 2;
         o->steps = o->loss_count = 5; o->loss_steps = 1; o->moment_count = 6;
         for (s = 0; s < 5; ++s) o->losses[s] = 5.0f - (float)s + (i == 2 ? 0.25f : 0.0f);
+        for (s = 0; s < 5; ++s) o->seconds[s] = 0.5f * (float)s + 0.25f;
         for (s = 0; s < 6; ++s) {
             o->moments[s].when = (float)s / 6.0f;
             for (t = 0; t < TAGS; ++t) o->moments[s].bytes[t] = (float)o->at_peak[t] * (s % 2 ? 0.5f : 1.0f);
@@ -565,6 +576,7 @@ static void gpt_json(void) {
     text = gpt_read(path);
     CHECK(strstr(text, "\"name\": \"rung <0> & \\\"co\\\"\"") && strstr(text, "\\\"a\\\\b\\\""));
     CHECK(strstr(text, "\"held_back_losses\": [],") && strstr(text, "\"steps\": 5,"));
+    CHECK(strstr(text, "\"seconds_of_steps\": [0.25, 0.75, 1.25, 1.75, 2.25]"));
     CHECK(strstr(text, "\"losses\": [5, 4, null, 2, 1]") && strstr(text, "\"weights_hash\": \"000000000000004d\""));
     CHECK(strstr(text, "\"predicted_peak_bytes\": 28000000,") && strstr(text, "\"measured_peak_bytes\": 28000005,"));
     CHECK(strstr(text, "\"kept activations\": 5000000") && !strstr(text, "nan") && !strstr(text, "inf"));

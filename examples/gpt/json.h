@@ -104,6 +104,7 @@ static void json_put(FILE *f, const outcome *o) {
     json_count(f, "steps", o->steps);
     json_count(f, "steps_of_a_loss", o->loss_steps);
     json_losses(f, "losses", o->losses, o->loss_count);
+    json_losses(f, "seconds_of_steps", o->seconds, o->loss_count);
     json_feed(f, o);
     json_count(f, "steps_between_held_back", o->held_steps);
     json_losses(f, "held_back_losses", o->held, o->held_count);

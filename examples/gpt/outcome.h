@@ -4,6 +4,7 @@
 #define GPT_OUTCOME_H
 #include "memopt.h"
 #include "../parts/feed.h"
+#include <string.h>
 
 enum { TAGS = 7, MOST_LOSSES = 1000, MOST_MOMENTS = 1200 };
 
@@ -21,7 +22,8 @@ typedef struct outcome {
     double predicted_seconds;        /* of the CPU, a step, as --advise has it with --speeds; 0: not known */
     uint64_t steps;                  /* that were trained */
     uint32_t loss_count, loss_steps; /* each loss is the mean of so many steps, the last one of what is left */
-    float losses[MOST_LOSSES];
+    float losses[MOST_LOSSES], seconds[MOST_LOSSES]; /* seconds: by the clock, of a step, as the losses */
+    double first_step[2], all_steps[2];              /* seconds by the clock, and of processors */
     uint32_t held_count, held_steps; /* losses of what is held back: after each so many steps, and at the end */
     float held[MOST_LOSSES];
     uint64_t weights_hash;
@@ -44,19 +46,42 @@ static inline void outcome_feed(outcome *o, memopt_feed_stats f) {
     o->seconds_late += 1e-9 * (double)f.nanoseconds;
 }
 
-/* A step more. A long training has more of them than there is room for: then two become one. */
-static inline void outcome_loss(outcome *o, double loss) {
+static inline void outcome_mean(float *of, uint32_t first, uint32_t in_group, double x) {
+    if (!in_group) of[first] = (float)x;
+    else of[first] += ((float)x - of[first]) / (float)(in_group + 1);
+}
+
+/* A step more, in so many seconds by the clock and of processors. A long training has more of them than there is room
+   for: then two become one. */
+static inline void outcome_step(outcome *o, double loss, double seconds, double worked) {
     uint32_t in_group, i;
 
     if (!o->steps) o->loss_steps = 1;
     in_group = (uint32_t)(o->steps % o->loss_steps);
     if (!in_group && o->loss_count == MOST_LOSSES) {
-        for (i = 0; i < MOST_LOSSES / 2; ++i) o->losses[i] = 0.5f * (o->losses[2 * i] + o->losses[2 * i + 1]);
+        for (i = 0; i < MOST_LOSSES / 2; ++i) {
+            o->losses[i] = 0.5f * (o->losses[2 * i] + o->losses[2 * i + 1]);
+            o->seconds[i] = 0.5f * (o->seconds[2 * i] + o->seconds[2 * i + 1]);
+        }
         o->loss_count = MOST_LOSSES / 2;
         o->loss_steps *= 2;
     }
-    if (!in_group) o->losses[o->loss_count++] = (float)loss;
-    else o->losses[o->loss_count - 1] += ((float)loss - o->losses[o->loss_count - 1]) / (float)(in_group + 1);
-    ++o->steps;
+    if (!in_group) ++o->loss_count;
+    outcome_mean(o->losses, o->loss_count - 1, in_group, loss);
+    outcome_mean(o->seconds, o->loss_count - 1, in_group, seconds);
+    o->all_steps[0] += seconds;
+    o->all_steps[1] += worked;
+    if (!o->steps++) memcpy(o->first_step, o->all_steps, sizeof o->first_step);
+}
+
+/* How fast the steps were. warms: but the first, where there are others; on a card that one loads kernels and chooses
+   products. */
+static inline void outcome_speed(outcome *o, int warms) {
+    const int leaves = warms && o->steps > 1;
+    const double steps = (double)(o->steps - (leaves ? 1 : 0));
+
+    o->seconds_per_step = (o->all_steps[0] - (leaves ? o->first_step[0] : 0)) / steps;
+    o->cpu_seconds_per_step = (o->all_steps[1] - (leaves ? o->first_step[1] : 0)) / steps;
+    o->tokens_per_second = (double)o->tokens / o->seconds_per_step;
 }
 #endif

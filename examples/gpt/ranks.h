@@ -630,7 +630,7 @@ static int rank_validate(rank *r) {
 }
 
 typedef struct rank_watch { /* what validation and saves take of a run is no part of its steps */
-    double   since, worked;
+    double   begin, begun; /* of a step: by the clock; seconds of all ranks that are threads of this process */
     uint64_t stored[2];
 } rank_watch;
 
@@ -638,21 +638,16 @@ typedef struct rank_watch { /* what validation and saves take of a run is no par
 static int rank_stepped(rank *r, size_t done, rank_watch *w) {
     const traffic before = rank_traffic(r);
     uint64_t begun[2], moved[2];
-    double begin, begun_work;
     int i;
 
-    if (r->out) outcome_loss(r->out, r->e->m.loss);
-    if (r->out) progress(r->e, &r->o, done - (size_t)r->saves.first, done, now() - w->since);
-    begin = now();
-    begun_work = seconds_worked();
+    if (r->out) outcome_step(r->out, r->e->m.loss, now() - w->begin, seconds_worked() - w->begun);
+    if (r->out) progress(r->e, &r->o, done - (size_t)r->saves.first, done, r->out->all_steps[0]);
     rank_stored(r, begun);
     if (r->o.validate && (done % r->o.validate == 0 || done == r->o.steps) && rank_validate(r)) return 1;
     if (saves_after(&r->saves, r->e, &r->o, done, r->stops)) return 1;
     rank_stored(r, moved);
     traffic_add(&r->others, traffic_less(rank_traffic(r), before));
     for (i = 0; i < 2; ++i) w->stored[i] += moved[i] - begun[i];
-    w->since += now() - begin;
-    w->worked += seconds_worked() - begun_work;
     return 0;
 }
 
@@ -674,19 +669,17 @@ static int rank_train(rank *r) {
     rank_report *own = &r->reports[r->number];
     rank_watch w;
     traffic begin;
-    double trained, worked;
     uint64_t hash, steps;
     size_t i;
 
     if (rank_begin_weights(r)) return 1;
     begin = rank_traffic(r);
     rank_stored(r, w.stored);
-    w.since = now();
-    w.worked = seconds_worked();
-    for (i = (size_t)r->saves.first; i < r->o.steps && !r->stops; ++i)
+    for (i = (size_t)r->saves.first; i < r->o.steps && !r->stops; ++i) {
+        w.begin = now();
+        w.begun = seconds_worked();
         if (rank_step(r, i) || rank_stepped(r, i + 1, &w)) return 1;
-    trained = now() - w.since;
-    worked = seconds_worked() - w.worked;
+    }
     steps = i - r->saves.first;
     rank_measure(r, traffic_less(traffic_less(rank_traffic(r), begin), r->others), steps);
     rank_stored(r, own->slow_counted);
@@ -696,10 +689,8 @@ static int rank_train(rank *r) {
     if (!r->out) return 0;
     for (i = 0; i < r->o.ranks; ++i) outcome_feed(r->out, r->reports[i].feed);
     r->out->weights_hash = hash;
-    r->out->seconds_per_step = trained / (double)steps;
-    r->out->cpu_seconds_per_step = worked / (double)steps; /* of all ranks that are threads of this process */
     r->out->flops_per_step = step_flops(r->e, &r->o);
-    r->out->tokens_per_second = (double)r->out->tokens / r->out->seconds_per_step;
+    outcome_speed(r->out, RANK_WARMS);
     return 0;
 }
 

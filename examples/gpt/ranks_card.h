@@ -19,7 +19,8 @@
 #  define TRAIN_GPT_SECONDS 120 /* that a rank waits for the others, who may be in a long pass */
 #endif
 
-enum { RANK_ALIGNMENT = CARD_ALIGNMENT }; /* of what the tape takes of the arena */
+enum { RANK_ALIGNMENT = CARD_ALIGNMENT, /* of what the tape takes of the arena */
+       RANK_WARMS = 1 };                /* the first step is not in the speed: see outcome_speed() */
 
 typedef struct rank_here {
     card c;

@@ -151,6 +151,7 @@ static void ranks_json_put(FILE *f, const void *what) {
     json_known(f, "cpu_seconds_per_step", out->cpu_seconds_per_step);
     json_known(f, "predicted_cpu_seconds_per_step", out->predicted_seconds);
     json_losses(f, "losses", out->losses, out->loss_count);
+    json_losses(f, "seconds_of_steps", out->seconds, out->loss_count);
     json_feed(f, out);
     json_losses(f, "held_back_losses", out->held, out->held_count);
     if (o->dry_run) fputs(",\n  \"weights_hash\": null", f);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""cuda_gpt.py TRAIN_GPT_CUDA [RESULTS.md] - a whole training step on a card beside torch: the same GPT-2, as many tokens, AdamW;
-each run a process of its own, in turns; medians of tokens a second and peak, and the losses. Started by `make peers-cuda`.
+"""cuda_gpt.py TRAIN_GPT_CUDA [RESULTS.md [ROW...]] - a whole training step on a card beside torch: the same GPT-2, as many tokens,
+AdamW; each run a process of its own, in turns; medians of tokens a second and peak, and the losses. Started by `make peers-cuda`.
+ROW: the name of a row, or what it begins with; without one all rows. The first step of each program is not in its speed.
 Data are the bytes of memopt.h; windows, first weights and seed are each program's own, so losses are alike, not equal.
   PEERS_GPT="12 768 12 1024 50257 8"   layers, width, heads, context, vocabulary, batch: 124M
   PEERS_GPT_STEPS=50   steps that are timed, after one that is not      PEERS_GPT_ROUNDS=3      PEERS_DEVICE=cuda"""
@@ -13,9 +14,10 @@ DEVICE = os.environ.get('PEERS_DEVICE', 'cuda')
 TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../memopt.h')
 RATE = 6e-4
 CHUNK = ['--head', 'chunk:2048']
-# torch: words of a mode; memopt: switches
-ROWS = [('torch, fp32', 'fp32'), ('torch, bf16 by autocast', 'autocast'), ('torch, bf16 by autocast, compiled', 'autocast compiled'),
-        ('torch, bf16 by autocast, checkpoints', 'autocast checkpoints'), ('torch, bf16 weights, compiled', 'bf16 compiled'),
+# torch: words of a mode; memopt: switches. Twins: split weights have all bits of fp32, as masters; bf16 weights have none.
+ROWS = [('torch, fp32', 'fp32'), ('torch, fp32 masters, autocast', 'autocast'), ('torch, fp32 masters, autocast, compiled', 'autocast compiled'),
+        ('torch, fp32 masters, autocast, checkpoints', 'autocast checkpoints'),
+        ('torch, fp32 masters of bf16 weights, compiled', 'masters bf16 compiled'), ('torch, bf16 weights alone, compiled', 'bf16 compiled'),
         ('torch, FSDP2 on one rank, bf16', 'fsdp'), ('memopt, fp32, everything kept', CHUNK),
         ('memopt, split weights, everything kept', CHUNK + ['--weights', 'split']),
         ('memopt, split weights, checkpoints', CHUNK + ['--weights', 'split', '--keep', 'overhead:33', '--fuse-step']),
@@ -30,6 +32,23 @@ def batches(torch):
         first = torch.randint(len(text) - CONTEXT - 1, (BATCH, 1), device=DEVICE)
         window = text[first + torch.arange(CONTEXT + 1, device=DEVICE)].long()
         yield window[:, :-1], window[:, 1:]
+
+
+class Masters:
+    """A step of fp32 masters by the gradients of bf16 weights, which then are the masters' roundings."""
+
+    def __init__(self, torch, weights, masters):
+        self.torch, self.weights, self.masters = torch, weights, masters
+        self.optim = torch.optim.AdamW(masters, lr=RATE, fused=True)
+
+    def step(self):
+        for weights, master in zip(self.weights, self.masters, strict=True):
+            master.grad, weights.grad = weights.grad.float(), None
+        self.optim.step()
+        self.torch._foreach_copy_([weights.data for weights in self.weights], self.masters)
+
+    def zero_grad(self, set_to_none):
+        self.optim.zero_grad(set_to_none=set_to_none)
 
 
 def shard(torch, model):
@@ -52,12 +71,13 @@ def torch_run(mode):
     on_card = DEVICE == 'cuda'
 
     model = GPT(LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, checkpoints='checkpoints' in mode).to(DEVICE)
+    masters = [weights.detach().clone() for weights in model.parameters()] if 'masters' in mode else None
     if 'bf16' in mode:
         model = model.bfloat16()
     if 'fsdp' in mode:
         model = shard(torch, model)
     run = torch.compile(model) if 'compiled' in mode else model
-    optim = torch.optim.AdamW(model.parameters(), lr=RATE, fused=True)
+    optim = Masters(torch, list(model.parameters()), masters) if masters else torch.optim.AdamW(model.parameters(), lr=RATE, fused=True)
     cast = (lambda: torch.autocast(DEVICE, torch.bfloat16)) if 'autocast' in mode else contextlib.nullcontext
     seconds, _, losses = train(run, optim, batches(torch), torch.cuda.synchronize if on_card else lambda: None, cast)
     print(json.dumps([STEPS * BATCH * CONTEXT / seconds, torch.cuda.max_memory_reserved() if on_card else 0, losses[1:]]))
@@ -86,11 +106,20 @@ def card():
     return f'{torch.cuda.get_device_name()}, torch {torch.__version__}' if DEVICE == 'cuda' else f'no card, torch {torch.__version__}'
 
 
+def chosen():
+    """Rows that the command line names."""
+    wanted = sys.argv[3:]
+    none = [word for word in wanted if not any(name.startswith(word) for name, _ in ROWS)]
+    if none:
+        sys.exit(f'peers-cuda: no row begins with "{none[0]}"; there are: ' + '; '.join(name for name, _ in ROWS))
+    return [row for row in ROWS if not wanted or any(row[0].startswith(word) for word in wanted)]
+
+
 def table(medians, losses):
     at = sorted({i for i in (1, STEPS // 4, STEPS // 2, STEPS) if i})
     yield '# train_gpt.cu beside torch on a card\n'
     yield f'{time.strftime("%Y-%m-%d")}, {card()}: {LAYERS} layers of {WIDTH}, {BATCH} x {CONTEXT} tokens a step, medians of {ROUNDS}'
-    yield '(`make peers-cuda`). Peak: of torch what its allocator reserved, of memopt what the card lost.\n'
+    yield '(`make peers-cuda`). Tokens a second of the steps after the first. Peak: of torch what its allocator reserved, of memopt what the card lost.\n'
     yield '| what | tokens/s | peak MB | ' + ' | '.join(f'loss at step {i + 1}' for i in at) + ' |'
     yield '|---|--:|--:|' + '--:|' * len(at)
     for name, (speed, peak) in medians.items():
@@ -99,9 +128,10 @@ def table(medians, losses):
 
 def main():
     program, to = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else os.devnull
-    results, losses = {name: [] for name, _ in ROWS}, {}
+    rows = chosen()
+    results, losses = {name: [] for name, _ in rows}, {}
     for turn in range(ROUNDS):
-        for name, row in ROWS:
+        for name, row in rows:
             print(f'peers-cuda: turn {turn + 1} of {ROUNDS}: {name}', file=sys.stderr)
             try:
                 *figures, losses[name] = one(program, row)

@@ -14616,13 +14616,15 @@ static __global__ void __launch_bounds__(256) flash_pairs_kernel(flash_state t) 
    Order      Around the loop scores of a tile are begun first (backward: and gradients of probabilities), then the sums
               of the tile before. So exponentials and slopes of a tile run beside the last tile's sums, which must be
               there only when this one's are made of them. Registers of a product are made while none is under way:
-              ptxas makes one wait for another otherwise, and says so.
+              ptxas makes one wait for another otherwise, and says so. It also lifts a wait above arithmetic that does
+              not need it, but across no branch: so one stands before each wait, of a tile that crosses the diagonal.
    Tiles      of 64 others, three deep: this one, the one before, and the one that comes. One barrier a tile.
    Registers  Columns of D = 128 have 128 sums, 64 scores and gradients, 32 of operands: own rows are read from shared
               memory there, which gives just enough.
-   Counted    of the full rate, by the machine code: forward 0.81 (D = 64) and 1.00, rows 1.00, columns 1.00 and 0.99,
-              where cuda_flash has 0.60 to 0.78 of what mma.sync cannot reach. Of 317 instructions around forward, D =
-              64, about 20 are for copies: bulk copies would not pay.
+   Counted    of the full rate, by the machine code: forward 0.79 (D = 64) and 1.00, rows and columns 0.99 to 1.00,
+              where cuda_flash has 0.60 to 0.78 of what mma.sync cannot reach. Of 326 instructions around forward, D =
+              64, about 20 are for copies: bulk copies would not pay. tests/check_flight.py sees that all exponentials
+              come before the second wait.
    Switch     MEMOPT_CUDA_WGMMA, and off without it: these kernels are simulated and counted, and have not run on a
               card. */
 
@@ -14710,12 +14712,17 @@ PRUNED __device__ __forceinline__ void group_skip(void) {
     memopt_i_cuda_group_commit();
 }
 
-/* What is not finite of a tile that crosses the diagonal is added by itself, and then 0 in the tile. */
+/* Whether a tile crosses the diagonal and has anything that is not finite. */
+template <typename T, int D, int COLUMNS>
+CU_DEVICE bool group_is_odd(unsigned char *others, const flash_sight<1, COLUMNS> &sight, int first) {
+    return sight.template crosses<GROUP_N>(first) &&
+           __syncthreads_or(flash_look<T, D, GROUP_N, GROUP_THREADS, 0>(others));
+}
+
+/* What is not finite of such a tile is added by itself, and then 0 in the tile. */
 template <typename T, int D, int COLUMNS>
 CU_DEVICE void group_take_odd(float (&sums)[1][D / 8][4], const float (&weights)[1][8][4], unsigned char *others,
                               const flash_sight<1, COLUMNS> &sight, int first) {
-    if (!sight.template crosses<GROUP_N>(first)) return;
-    if (!__syncthreads_or(flash_look<T, D, GROUP_N, GROUP_THREADS, 0>(others))) return;
     CU_UNROLL for (int i = 0; i < D / 64; ++i)
         flash_add_odd<T, 64, 1, GROUP_N>(group_panel(sums, i), weights, others + i * GROUP_TILE, sight, first);
     __syncthreads(); /* all have read what is not finite */
@@ -14806,10 +14813,12 @@ static __global__ void __launch_bounds__(GROUP_BOUND, D == 64 ? 2 : 1) group_for
         group_end<1>(scores);
         if (!sight.template whole<N>(first)) flash_hide<1, N>(scores, sight, first, __uint_as_float(0xff800000u));
         flash_weigh<1, N>(scores, shrink, most, total, t.a.scale * MEMOPT_I_CUDA_LOG2_E);
+        /* before the wait: see Order */
+        const bool odd = group_is_odd<T, D>(tile + BYTES, sight, first);
         group_end<0>(sums);
         group_settle(shares);
         flash_shrink<D, 1>(sums, shrink);
-        group_take_odd<T, D>(sums, scores, tile + BYTES, sight, first);
+        if (odd) group_take_odd<T, D>(sums, scores, tile + BYTES, sight, first);
         group_round<T>(shares, scores);
         group_copies_end();
     }
@@ -14872,18 +14881,17 @@ static __global__ void __launch_bounds__(GROUP_BOUND) group_backward_kernel(flas
         }
         group_end<2 + COLUMNS>(scores);
         flash_chances<1, N, COLUMNS>(scores, base, t.a.scale);
+        if (!sight.template whole<N>(first)) flash_hide<1, N>(scores, sight, first, 0); /* of rows for Order alone */
         group_end<1 + COLUMNS>(grads);
         flash_slopes<1, N, COLUMNS>(grads, scores, base, t.a.scale);
-        if (!sight.template whole<N>(first)) {
-            if (COLUMNS) flash_hide<1, N>(scores, sight, first, 0);
-            flash_hide<1, N>(grads, sight, first, 0);
-        }
+        if (!sight.template whole<N>(first)) flash_hide<1, N>(grads, sight, first, 0);
         group_end<0>(sums);
         group_settle(more);
         group_settle(slopes);
         if (COLUMNS) group_settle(shares);
-        if (COLUMNS) group_take_odd<T, MORE>(more, scores, tile + BYTES, sight, first);
-        group_take_odd<T, D>(sums, grads, tile, sight, first);
+        if (COLUMNS && group_is_odd<T, D>(tile + BYTES, sight, first))
+            group_take_odd<T, MORE>(more, scores, tile + BYTES, sight, first);
+        if (group_is_odd<T, D>(tile, sight, first)) group_take_odd<T, D>(sums, grads, tile, sight, first);
         if (COLUMNS) group_round<T>(shares, scores);
         group_round<T>(slopes, grads);
         group_copies_end();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""check_flight.py - in machine code of wgmma: on no path is a register touched that belongs to a product under way.
+"""check_flight.py - in machine code of wgmma: no path touches a register of a product under way, or waits before exponentials.
 
 Usage: check_flight.py FILE.cubin          (needs nvdisasm, as count_kernels.py)
 
@@ -25,7 +25,11 @@ def touched(i):
         return set(), set().union(*[named(p, 1 if "[" in p else wide) for p in parts])
     return named(parts[0], wide), set().union(set(), *[named(p, wide if ".WIDE" in i.op else 1) for p in parts[1:]])
 
-def after(i, groups, begun, wrong):
+def left_under_way(i):
+    """Groups, by a wait."""
+    return int(i.arguments.split(",")[1], 16)
+
+def after(i, groups, begun, most, wrong):
     """What is under way after an instruction: (sums, operands) of each group, and of the one that is being begun."""
     sums, operands = (frozenset().union(*[g[k] for g in groups + (begun,)]) for k in (0, 1))
     if i.op.startswith("HGMMA"):
@@ -38,19 +42,21 @@ def after(i, groups, begun, wrong):
             begun = (begun[0] | frozenset(range(int(parts[0][1:]), int(parts[0][1:]) + width)), begun[1] | left)
         return (groups + (begun,), (frozenset(), frozenset())) if "gsb0" in i.arguments else (groups, begun)
     if i.op.startswith("WARPGROUP.DEPBAR"):
-        last = int(i.arguments.split(",")[1], 16)
-        return groups[len(groups) - min(last, len(groups)):], begun
+        return groups[len(groups) - min(left_under_way(i), len(groups)):], begun
     written, read = touched(i)
     if (written | read) & sums:
         wrong.add(f"{i.op} {i.arguments}: touches sums under way")
     if written & operands:
         wrong.add(f"{i.op} {i.arguments}: writes operands under way")
+    if i.op == "MUFU.EX2" and len(groups) < most:
+        wrong.add(f"{i.op} {i.arguments}: beside {len(groups)} groups under way, not {most}")
     if i.op == "EXIT" and not i.predicate and (groups or begun[0]):
         wrong.add("EXIT with products under way")
     return groups, begun
 
 def check(kernel):
     wrong, seen, todo = set(), set(), [(0, (), (frozenset(), frozenset()))]
+    most = max([left_under_way(i) for b in kernel.blocks for i in b if i.op.startswith("WARPGROUP.DEPBAR")], default=0)
     while todo:
         state = todo.pop()
         if state in seen:
@@ -58,7 +64,7 @@ def check(kernel):
         seen.add(state)
         block, groups, begun = state
         for i in kernel.blocks[block]:
-            groups, begun = after(i, groups, begun, wrong)
+            groups, begun = after(i, groups, begun, most, wrong)
         todo += [(n, groups, begun) for n in kernel.next[block]]
     return wrong
 

@@ -1293,6 +1293,10 @@ using namespace memopt_i_cuda::api;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750
 #  error "memopt_cuda.cu needs compute capability 7.5 and up: give nvcc -arch=native, or sm_75, sm_90..."
 #endif
+#define MEMOPT_I_CUDA_WGMMA_HAS_RUN 0 /* 1 once attention by wgmma has run on a card: from then on it is the default */
+#if MEMOPT_I_CUDA_WGMMA_HAS_RUN && !defined(MEMOPT_CUDA_WGMMA)
+#  define MEMOPT_CUDA_WGMMA
+#endif
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <cublasLt.h>
@@ -1329,9 +1333,9 @@ using namespace memopt_i_cuda::api;
 
 #  define MEMOPT_I_CUDA_SHARED(type, name, dimensions) __shared__ type name dimensions
 
-#  define MEMOPT_I_CUDA_SHARED_BYTES(type, name)                                                                       \
-       extern __shared__ __align__(16) unsigned char shared_bytes[];                                     \
-       type *name = (type *)(void *)shared_bytes
+#  define MEMOPT_I_CUDA_SHARED_BYTES(type, name, aligned)                                                              \
+       extern __shared__ __align__(aligned) unsigned char shared_bytes_##aligned[];                                    \
+       type *name = (type *)(void *)shared_bytes_##aligned
 
 #  define MEMOPT_I_CUDA_TABLE(type, name, dimensions) static __device__ const type name dimensions
 
@@ -8832,7 +8836,7 @@ template <typename T> static __device__ void cross_entropy_write(softmax_span<T>
 
 template <typename T, int TOTAL>
 static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS, 2) cross_entropy_kernel(const cross_entropy t) {
-    MEMOPT_I_CUDA_SHARED_BYTES(uint4, kept);
+    MEMOPT_I_CUDA_SHARED_BYTES(uint4, kept, 16);
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
     MEMOPT_I_CUDA_SHARED(double, totals, [16]);
     MEMOPT_I_CUDA_SHARED(cross_entropy_found, found, [1]);
@@ -14254,7 +14258,7 @@ template <typename T, int D, int M, int N, int KEPT>
 static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t) {
 #ifndef MEMOPT_I_CUDA_NO_TENSOR
     enum { OWN = 64 * M, BYTES = N * D * 2 };
-    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
+    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory, 16);
     const flash_place p = flash_begin(t, blockIdx.x, t.a.heads, 1);
     const size_t key_head = (unsigned)p.head / ((unsigned)t.a.heads / (unsigned)t.a.kv_heads);
     const flash_rows<const T> keys = flash_of(t, (const T *)t.a.keys, t.a.kv_stride, p.start, key_head, p.used);
@@ -14502,7 +14506,7 @@ static __global__ void __launch_bounds__(128) flash_backward_kernel(flash_state 
 #ifndef MEMOPT_I_CUDA_NO_TENSOR
     enum { D = 64, M = 2, OWN_BYTES = FLASH_ROWS * D * 2, BYTES = N * D * 2, MORE = COLUMNS ? D : 8 };
     enum { KEPT = COLUMNS ? 1 : D / 16 };
-    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
+    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory, 16);
     MEMOPT_I_CUDA_SHARED(flash_route, route, [1]);
     const flash_walk<T, COLUMNS, D, N, 128> w = { t, route[0] };
     unsigned char *tiles = memory + 2 * OWN_BYTES;
@@ -14559,7 +14563,7 @@ template <typename T, int N, int COLUMNS>
 static __global__ void __launch_bounds__(256) flash_pairs_kernel(flash_state t) {
 #ifndef MEMOPT_I_CUDA_NO_TENSOR
     enum { D = 128, M = 2, KEPT = COLUMNS ? 7 : FLASH_KEPT, OWN_BYTES = FLASH_ROWS * D * 2, BYTES = N * D * 2 };
-    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
+    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory, 16);
     MEMOPT_I_CUDA_SHARED(flash_route, route, [1]);
     const flash_walk<T, COLUMNS, D, N, 256> w = { t, route[0] };
     const int second = (int)threadIdx.x / 128;
@@ -14779,13 +14783,13 @@ template <typename T, int D>
 static __global__ void __launch_bounds__(GROUP_BOUND, D == 64 ? 2 : 1) group_forward_kernel(flash_state t) {
 #ifndef MEMOPT_I_CUDA_NO_GROUPS
     enum { N = GROUP_N, BYTES = N * D * 2 };
-    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
+    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory, 1024);
     unsigned char *tiles = memory + FLASH_ROWS * D * 2;
     flash_route *route = (flash_route *)(void *)(tiles + 2 * GROUP_STAGES * BYTES);
     uint32_t kept[D / 16][4], shares[4][4];
     float sums[1][D / 8][4], scores[1][8][4], most[1][2], total[1][2], shrink[1][2];
 
-    if (memopt_i_cuda_shared_at(memory) % 1024) __trap(); /* nothing static is in front of it */
+    if (memopt_i_cuda_shared_at(memory) % 1024) __trap(); /* as it is declared: wgmma swaps chunks by the address */
     flash_find_route<N, 0>(t, route);
     const flash_route r = route[0]; /* for which there are registers here */
     const flash_walk<T, 0, D, N, GROUP_THREADS, GROUP_STAGES, 64> w = { t, r };
@@ -14843,7 +14847,7 @@ static __global__ void __launch_bounds__(GROUP_BOUND) group_backward_kernel(flas
 #ifndef MEMOPT_I_CUDA_NO_GROUPS
     enum { N = GROUP_N, OWN_BYTES = FLASH_ROWS * D * 2, BYTES = N * D * 2, MORE = COLUMNS ? D : 8 };
     enum { KEPT = !COLUMNS || D == 64 };
-    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
+    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory, 1024);
     unsigned char *tiles = memory + 2 * OWN_BYTES;
     flash_route *route = (flash_route *)(void *)(tiles + 2 * GROUP_STAGES * BYTES);
     float2 *numbers = (float2 *)(void *)(route + 1); /* of all tiles, or of own rows */
@@ -14853,7 +14857,7 @@ static __global__ void __launch_bounds__(GROUP_BOUND) group_backward_kernel(flas
 
     flash_zero(sums);
     flash_zero(more);
-    if (memopt_i_cuda_shared_at(memory) % 1024) __trap(); /* nothing static is in front of it */
+    if (memopt_i_cuda_shared_at(memory) % 1024) __trap(); /* as it is declared: wgmma swaps chunks by the address */
     flash_find_route<N, COLUMNS>(t, route);
     w.load_own(memory, numbers);
     int left = w.count();

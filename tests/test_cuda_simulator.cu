@@ -169,7 +169,7 @@ static __global__ void cusim_exits(float *out) {
     out[threadIdx.x] = v;
 }
 static __global__ void cusim_dynamic(float *out, const float *x) {
-    MEMOPT_I_CUDA_SHARED_BYTES(float, s);
+    MEMOPT_I_CUDA_SHARED_BYTES(float, s, 16);
     s[threadIdx.x] = x[threadIdx.x];
     __syncthreads();
     out[threadIdx.x] = s[(threadIdx.x + 1) % blockDim.x];
@@ -344,7 +344,7 @@ static __global__ void cusim_shared(float *out, int behind) { /* 49 KiB; or one 
     out[0] = large[0];
 }
 static __global__ void cusim_no_dynamic(float *out) {
-    MEMOPT_I_CUDA_SHARED_BYTES(float, s);
+    MEMOPT_I_CUDA_SHARED_BYTES(float, s, 16);
     if (out) s[threadIdx.x] = 1;
 }
 static __global__ void cusim_poke(float *p, long index, float v) { p[index] = v; }
@@ -865,7 +865,7 @@ static void cusim_tensor(void) {
 enum { GROUP_RIGHT, GROUP_NO_ORDER, GROUP_NOT_SHOWN, GROUP_NO_WAIT, GROUP_MOVED, GROUP_DIVERGED, GROUP_PARTED, GROUP_OVERWRITTEN, GROUP_BEYOND };
 template <typename T, int SHARED, int ACROSS, int ONTO, int FAULT>
 static __global__ void cusim_group_product(float *sums, const uint16_t *left, const uint16_t *right) {
-    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
+    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory, 1024);
     uint16_t *const tile = (uint16_t *)(void *)memory; /* left, and right */
     const int thread = (int)threadIdx.x, g = thread % 32 / 4, t = thread % 4;
     float c[8][4];

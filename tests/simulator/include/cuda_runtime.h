@@ -341,7 +341,7 @@ static inline void simulator_i_run(simulator_i_where where, void (*kernel)(P...)
     static char name##_key;                                                                                            \
     name##_array &name = *static_cast<name##_array *>(                                                                 \
         simulator_i_shared(&name##_key, sizeof(name##_array), #name, __FILE__, __LINE__))
-#define MEMOPT_I_CUDA_SHARED_BYTES(type, name)                                                                         \
+#define MEMOPT_I_CUDA_SHARED_BYTES(type, name, aligned)                                                                \
     type *name = static_cast<type *>(simulator_i_shared_bytes(__FILE__, __LINE__))
 #define MEMOPT_I_CUDA_TABLE(type, name, dimensions) static const type name dimensions
 #define MEMOPT_I_CUDA_PREFETCH(p, further)                                                                             \

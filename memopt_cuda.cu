@@ -972,9 +972,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_rotary_backward(const memopt_cuda
    at a time (the workspace is one): a stream of its own for each that runs beside another.
 
    Matrices lie row by row as in memopt_product, with device pointers. Sums are float32, in an order that is cuBLASLt's.
-   Split-K, where it is allowed, adds its parts in float32 and never in 16 bits. An element differs from exact
-   arithmetic by at most 2^-24 (depth + 2) sum(|left right|), plus one rounding to the result's type. With the same
-   gemm, card, library and shapes the bits are the same in every run if it was created `deterministic`.
+   Split-K adds its parts in float32 and never in 16 bits. An element differs from exact arithmetic by at most 2^-24
+   (depth + 2) sum(|left right|), plus one rounding to the result's type. With the same gemm, card, library and shapes
+   the bits are the same in every run, as cuBLAS's manual says.
 
    Types       left and right are of one type, float, bf16 or fp16; the result is of that type or float: else
                MEMOPT_CUDA_ERR_TYPE. bf16 needs compute capability 8.0, fp8 8.9.
@@ -986,7 +986,7 @@ typedef struct memopt_cuda_gemm_desc { /* all zero works */
     void  *d_workspace;      /* aligned to 256, of the current device; NULL = none, and few algorithms */
     size_t workspace_bytes;  /* 0 = none. Advice: MEMOPT_CUDA_GEMM_WORKSPACE */
     size_t shapes;           /* in the table; 0 = 1024, about 1 KiB each; one of them makes room */
-    int    deterministic;    /* 1: no split-K, no bias gradients in epilogues: the same bits in every run */
+    int    deterministic;    /* 1: no bias gradients in epilogues, whose order is not told: the shape fixes ours */
     int    tf32;             /* 1: products of floats may round their operands to 10 bits of mantissa */
     int    fast_fp8;         /* 1: fp8 products may add up in fewer bits throughout (FAST_ACCUM). 0: Hopper's units keep
                                 about 14 bits of a sum as well, and only what they have added up so far goes into a
@@ -1089,8 +1089,7 @@ typedef struct memopt_cuda_muon { /* filled in by memopt_cuda_muon_products(); o
  * Muon of a device, for memopt_optim_desc.muon. Called again between steps, with the same `muon`, it gives the object
  * another gemm.
  *
- * gemm      whose stream is that of the steps; `deterministic` for the same bits in every run. NULL: bytes can be told,
- *           and objects made, but not stepped
+ * gemm      whose stream is that of the steps. NULL: bytes can be told, and objects made, but not stepped
  * products  BF16, as torch has it, or F32
  * returns   what lies in `muon`; NULL for a muon that is NULL, for any other type, and with MEMOPT_CUDA_ONLY_ADAMW. An
  *           object with it is MEMOPT_ERR_UNSUPPORTED on the host
@@ -11190,7 +11189,10 @@ PUBLIC status_t api::memopt_cuda_rotary_backward(const memopt_cuda_ops *, const 
               256 bytes; an algorithm found for aligned ones must not meet others. What it does not look at (alpha,
               beta, addresses) is not in it. "There is none" is kept too.
    Split-K    Parts of a sum may be added by COMPUTE_TYPE, in float, and where the result is float also in place; never
-              in 16 bits, which would lose what a float accumulator is for. Deterministic: not at all.
+              in 16 bits, which would lose what a float accumulator is for. Deterministic gemms do so as well:
+              cublasLt.h has COMPUTE_TYPE reduce in a separate step, and INPLACE with counters "to guarantee the
+              sequentiality"; cuBLAS's manual (Results Reproducibility) has the same bits at every run, on cards of one
+              architecture and as many multiprocessors, by cublasLtMatmul() with a workspace of the caller's.
    Two looks  Operators of several products first find algorithms for all of them, then launch: so that "no algorithm"
               comes before anything has been written.
    Trap       The preference's default alignment is 256 for all matrices; told nothing, the heuristic picks kernels that
@@ -11463,8 +11465,7 @@ PRUNED status_t gemm_search(memopt_cuda_gemm *g, shape_entry *e) {
     cublasLtMatmulHeuristicResult_t found;
     cublasStatus_t status;
     int count = 0;
-    const uint32_t split = g->desc.deterministic ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_NONE
-                         : (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+    const uint32_t split = (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
                          | (x->d_type == CUDA_R_32F ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE : 0u);
     status_t s = blas(cublasLtMatmulPreferenceInit(&preference));
 

@@ -119,7 +119,6 @@ static int open_gemm(card *c, const options *o) {
     memset(&d, 0, sizeof d);
     d.d_workspace = c->d_workspace;
     d.workspace_bytes = MEMOPT_CUDA_GEMM_WORKSPACE;
-    d.deterministic = 1; /* what is made again has the same bits */
     s = memopt_cuda_gemm_bytes(&d, &bytes);
     if (!s && !card_table(&c->gemm_table, bytes)) s = MEMOPT_ERR_MEMORY;
     if (!s) s = memopt_cuda_gemm_create(&d, c->gemm_table, bytes, &c->gemm);

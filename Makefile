@@ -222,13 +222,13 @@ $(BUILD)/test_store $(BUILD)/test_save $(BUILD)/test_comm $(BUILD)/test_shard $(
 $(BUILD)/train_gpt.o $(BUILD)/train_gpt_mpi: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/*.h)
 $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)
 $(BUILD)/doctor_tool $(BUILD)/test_doctor $(BUILD)/sanitized/test_doctor: examples/doctor.h $(wildcard examples/doctor/*.h)
-$(foreach test,json tokeniser finetune_data combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/tokeniser_tool $(BUILD)/finetune: $(wildcard examples/finetune/*.h)
+$(foreach test,json tokeniser finetune_data combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/tokeniser_tool $(BUILD)/finetune $(BUILD)/finetune_mpi: $(wildcard examples/finetune/*.h)
 $(BUILD)/size_7b: $(wildcard examples/size_7b/*.h)
-$(foreach test,parts parts_nets ledger schedule graph feed finetune_data shard advise layer doctor gpt combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/finetune $(BUILD)/size_7b $(BUILD)/snapshot $(BUILD)/advise_tool $(BUILD)/export_tool $(BUILD)/model_tool $(BUILD)/schedule_tool $(BUILD)/adopt/gpt_6_parts $(BUILD)/adopt/gru_1_plan: $(wildcard examples/parts/*.h)
+$(foreach test,parts parts_nets ledger schedule graph feed finetune_data shard advise layer doctor gpt combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/finetune $(BUILD)/finetune_mpi $(BUILD)/size_7b $(BUILD)/snapshot $(BUILD)/advise_tool $(BUILD)/export_tool $(BUILD)/model_tool $(BUILD)/schedule_tool $(BUILD)/adopt/gpt_6_parts $(BUILD)/adopt/gru_1_plan: $(wildcard examples/parts/*.h)
 
 # memopt in a file of its own, compiled once, as README tells an engine of many files. The large examples are linked with it, which
 # saves half a minute for each: of their text the implementation is left out, as if they had not defined what asks for it.
-LINKED := train_gpt train_gpt_mpi finetune size_7b transformer contrastive ranks advise_tool onebit pieces
+LINKED := train_gpt train_gpt_mpi finetune finetune_mpi size_7b transformer contrastive ranks advise_tool onebit pieces
 $(BUILD)/memopt.o: examples/adopt/memopt.c $(COMMON)
 	$(CC) -std=c99 -O2 -DMEMOPT_PTHREADS -pthread $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) -c $< -o $@.$$$$ && mv $@.$$$$ $@
 
@@ -250,6 +250,10 @@ MPICC ?= mpicc
 $(BUILD)/train_gpt_mpi: examples/train_gpt.c $(COMMON)
 	@command -v $(MPICC) >/dev/null || { echo "no $(MPICC) here, so no train_gpt_mpi: apt-get install openmpi-bin libopenmpi-dev, or make deps"; exit 1; }
 	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -O2 -DTRAIN_GPT_MPI $(LANES) -Wall -Wextra -Wconversion -Wshadow -Wno-misleading-indentation $(WERROR) -I. $(CFLAGS) $< $(filter %.o,$^) -o $@.$$$$ $(LDFLAGS) $(LDLIBS) && mv $@.$$$$ $@
+
+$(BUILD)/finetune_mpi: examples/finetune.c $(COMMON)
+	@command -v $(MPICC) >/dev/null || { echo "no $(MPICC) here, so no finetune_mpi: apt-get install openmpi-bin libopenmpi-dev, or make deps"; exit 1; }
+	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -O2 -DFINETUNE_MPI $(LANES) -Wall -Wextra -Wconversion -Wshadow -Wno-misleading-indentation $(WERROR) -I. $(CFLAGS) $< $(filter %.o,$^) -o $@.$$$$ $(LDFLAGS) $(LDLIBS) && mv $@.$$$$ $@
 
 $(BUILD)/ranks_fold: tests/ranks_fold.c examples/adapters/mpi.h $(wildcard tests/bench/*.h) $(COMMON)
 	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -O2 -Wall -Wextra -Wconversion -Wshadow -Wno-misleading-indentation -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)

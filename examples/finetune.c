@@ -6,6 +6,7 @@
    is recomputed, or lies on a disk: what that takes is told before it starts. A run that is stopped goes on with the
    same bits. Its parts, in finetune/ and parts/, are files to copy.
    Use    finetune MODEL_DIR notes.jsonl --memory 3G --out tuned            (finetune --help lists the switches)
+   Ranks  --ranks 2 in threads, or as processes: mpicc -DFINETUNE_MPI, mpirun --bind-to none -n 2 finetune ...
    Build: cc -O2 -DMEMOPT_PTHREADS -pthread finetune.c -o finetune -lm      (memopt.h, parts/, finetune/ beside it) */
 #define _DEFAULT_SOURCE 1 /* nanosleep */
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
@@ -31,7 +32,9 @@
 
 enum { STOPPED = 3 /* exit status */, HELD_BACK_FROM = 128 /* documents: a share of fewer may be none */ };
 
-typedef struct tuner {
+typedef struct tuner { /* of a rank */
+    team team;
+    int  status;
     const options *o;
     memopt_host host;
     config config;
@@ -127,6 +130,16 @@ static int open_prompt(tuner *t) {
     return 0;
 }
 
+/* ---- what is told ---- */
+static void tell(const tuner *t, const char *format, ...) { /* by the first rank */
+    va_list list;
+
+    va_start(list, format);
+    if (!t->team.rank) vprintf(format, list);
+    va_end(list);
+    fflush(stdout);
+}
+
 static void print_text(const char *text, size_t bytes) { /* but what a terminal obeys */
     size_t i;
 
@@ -146,8 +159,8 @@ static int say(tuner *t) {
     memcpy(tokens, t->prompt.ids, count * sizeof *tokens);
     wrong = generate(&g, tokens, &count, room, t->config.eos, t->progress.step);
     if (!wrong && tokeniser_decode(&t->tokens, tokens, count, TOKENISER_SKIP_SPECIAL, &text)) {
-        printf("says     what its tokeniser cannot tell: %s\n", t->tokens.message); /* no reason to end a run */
-    } else if (!wrong) {
+        tell(t, "says     what its tokeniser cannot tell: %s\n", t->tokens.message); /* no reason to end a run */
+    } else if (!wrong && !t->team.rank) {
         printf("says     ");
         print_text(text.bytes, text.count);
         putchar('\n');
@@ -248,21 +261,34 @@ static int step_targets(tuner *t, uint64_t step, size_t *targets) {
     return 0;
 }
 
-/* The mean over what is held back, of at most so many batches; 0 windows: 0. */
+typedef struct batch_loss { double sum, targets; } batch_loss;
+
+/* A round of batches, one of each rank. Those beyond the last look at that, as all use the weights together. */
+static int validate_round(tuner *t, size_t first, size_t batches, batch_loss *all) {
+    const size_t own = first + t->team.rank, batch = own < batches ? own : batches - 1;
+    batch_loss *x = &all[t->team.rank];
+
+    if (load_windows(t, 1, (uint64_t)batch * t->s.batch)) return 1;
+    x->targets = own < batches ? (double)count_targets(&t->m) : 0;
+    if (model_evaluate(&t->m)) return 1;
+    x->sum = t->m.head.loss * x->targets;
+    return team_gather(&t->team, &t->m.why, all, sizeof *all);
+}
+
+/* The mean over what is held back, of at most so many batches. */
 static int validate(tuner *t, double *loss) {
     const uint64_t windows = data_get_counts(t->data).part[1].windows, all = (windows + t->s.batch - 1) / t->s.batch;
     const size_t batches = all < 64 ? (size_t)all : 64;
+    batch_loss round[RANKS_MAX];
     double sum = 0, targets = 0;
-    size_t i;
+    size_t i, k;
 
-    for (i = 0; i < batches; ++i) {
-        size_t n;
-
-        if (load_windows(t, 1, (uint64_t)i * t->s.batch)) return 1;
-        n = count_targets(&t->m);
-        if (model_evaluate(&t->m)) return 1;
-        sum += t->m.head.loss * (double)n;
-        targets += (double)n;
+    for (i = 0; i < batches; i += t->team.count) {
+        if (validate_round(t, i, batches, round)) return 1;
+        for (k = 0; k < t->team.count; ++k) {
+            sum += round[k].sum;
+            targets += round[k].targets;
+        }
     }
     *loss = targets > 0 ? sum / targets : 0;
     return 0;
@@ -279,10 +305,11 @@ static double rate_at(const tuner *t, uint64_t step) {
          : o->rate * (o->schedule == RATE_LINEAR ? 1 - share : 0.5 + 0.5 * cos(3.141592653589793 * share));
 }
 
-static void tell_time(double seconds) {
-    if (seconds >= 5400) printf("%.1f h", seconds / 3600);
-    else if (seconds >= 90) printf("%.0f min", seconds / 60);
-    else printf("%.0f s", seconds);
+static const char *time_text(double seconds, char *text, size_t capacity) {
+    if (seconds >= 5400) (void)snprintf(text, capacity, "%.1f h", seconds / 3600);
+    else if (seconds >= 90) (void)snprintf(text, capacity, "%.0f min", seconds / 60);
+    else (void)snprintf(text, capacity, "%.0f s", seconds);
+    return text;
 }
 
 /* Of what is held back, and what the model says. *held: NaN where it is not the time. */
@@ -299,6 +326,7 @@ static int run_step(tuner *t) {
     progress *p = &t->progress;
     const double begin = seconds_now();
     double loss, held, seconds;
+    char left[32];
     size_t targets;
 
     t->s.rate = rate_at(t, p->step + 1);
@@ -307,110 +335,127 @@ static int run_step(tuner *t) {
     ++p->step;
     seconds = seconds_now() - begin;
     if (loss - loss != 0) return refuse(&t->m.why, "the loss is not finite: a smaller --rate may help");
-    printf("step %llu of %llu  loss %.6f  %.1f tokens/s, ", (unsigned long long)p->step, (unsigned long long)t->steps,
-           loss, (double)(t->s.units * transformer_rows(&t->m.shape)) / seconds);
-    tell_time(seconds * (double)(t->steps - p->step));
-    puts(" left");
+    tell(t, "step %llu of %llu  loss %.6f  %.1f tokens/s, %s left\n", (unsigned long long)p->step,
+         (unsigned long long)t->steps, loss, (double)(t->s.units * transformer_rows(&t->m.shape)) / seconds,
+         time_text(seconds * (double)(t->steps - p->step), left, sizeof left));
     if (look(t, &held)) return 1;
-    if (held - held == 0) printf("held back  loss %.6f\n", held);
-    fflush(stdout);
+    if (held - held == 0) tell(t, "held back  loss %.6f\n", held);
+    if (t->team.rank) return 0;
     page_step(&t->page, p->step, loss, held, seconds);
     if (held - held == 0 || p->step == t->steps) page_write(&t->page, t->o->out, t->told, t->steps);
     return 0;
 }
 
+/* Has any rank been asked to stop? */
+static int is_asked(tuner *t, int *stops) {
+    double asked = progress_stop;
+    const int wrong = team_most(&t->team, &t->m.why, &asked);
+
+    *stops = asked > 0;
+    return wrong;
+}
+
 static int run_steps(tuner *t) {
     progress *p = &t->progress;
+    int stops = 0;
 
     signal(SIGINT, progress_ask);
     signal(SIGTERM, progress_ask);
 #ifdef SIGXFSZ
     signal(SIGXFSZ, SIG_IGN);
 #endif
-    while (p->step < t->steps && !progress_stop) {
-        if (run_step(t)) return 1;
-        if (t->o->save && p->step % t->o->save == 0 && p->step < t->steps && !progress_stop && progress_write(p))
-            return 1;
+    if (is_asked(t, &stops)) return 1;
+    while (p->step < t->steps && !stops) {
+        if (run_step(t) || is_asked(t, &stops)) return 1;
+        if (t->o->save && p->step % t->o->save == 0 && p->step < t->steps && !stops && progress_write(p)) return 1;
     }
     return p->step < t->steps && progress_write(p);
 }
 
 static int open_run(tuner *t, int *resumes) {
     progress *p = &t->progress;
-    const int reopen = t->m.slow && t->goes_on && is_there(p->store); /* one that is there else is another run's */
+    const int is_in_store = model_is_in_store(&t->m) && t->goes_on;
+    const int reopen = is_in_store && is_there(p->store); /* one that is there else is another run's */
 
-    if (t->m.slow && t->goes_on && !reopen && is_there(t->page.losses)) /* which are written once there is a store */
+    if (is_in_store && !reopen && is_there(t->page.losses)) /* which are written once there is a store */
         return refuse(&t->m.why, "%s is missing: give --disk as before, or remove %s to begin anew", p->store,
                       p->folder);
-    return model_open(&t->m, p->store, reopen) || progress_resume(p, resumes)
+    return team_wrong(&t->team, &t->m.why, model_open(&t->m, p->store, reopen)) || progress_resume(p, resumes)
         || (t->s.adapter && t->m.frozen_stays && frozen_bring_all(&t->m)) || (!*resumes && model_read_weights(&t->m));
+}
+
+static void end_run(tuner *t) {
+    progress_remove(&t->progress, &t->host);
+    tell(t, "%s is written\n", t->o->out);
 }
 
 static int train(tuner *t) {
     int resumes = 0;
 
     if (open_run(t, &resumes)) return 1;
-    if (resumes) printf("goes on after step %llu\n", (unsigned long long)t->progress.step);
-    page_begin(&t->page, t->progress.step);
+    if (resumes) tell(t, "goes on after step %llu\n", (unsigned long long)t->progress.step);
+    if (!t->team.rank) page_begin(&t->page, t->progress.step);
     if (run_steps(t)) return 1;
-    printf("memory   the process took %.1f MB at most, told %.1f\n", (double)process_highest() / 1e6,
-           t->process_bytes / 1e6);
+    tell(t, "memory   the process took %.1f MB at most, told %.1f\n", (double)process_highest() / 1e6,
+         t->process_bytes / 1e6);
     if (t->progress.step < t->steps) {
-        page_write(&t->page, t->o->out, t->told, t->steps);
-        printf("stopped after step %llu; the same command goes on\n", (unsigned long long)t->progress.step);
+        if (!t->team.rank) page_write(&t->page, t->o->out, t->told, t->steps);
+        tell(t, "stopped after step %llu; the same command goes on\n", (unsigned long long)t->progress.step);
         return STOPPED;
     }
     if (out_write(&t->m, &t->folder, t->o->out, t->o->merges)) {
-        if (!progress_write(&t->progress)) puts("all steps are saved; the same command writes the result");
+        if (!progress_write(&t->progress)) tell(t, "all steps are saved; the same command writes the result\n");
         return 1;
     }
-    progress_remove(&t->progress, &t->host);
-    printf("%s is written\n", t->o->out);
+    if (!t->team.rank) end_run(t);
     return 0;
 }
 
 /* ---- before it ---- */
-static void tell(tuner *t) {
+static void tell_plan(tuner *t) {
     const model *m = &t->m;
     const data_counts c = data_get_counts(t->data);
+    char ranks[40] = "";
     size_t n;
 
-    t->process_bytes = (double)(m->arena_bytes + model_beside(m) + process_now() + PROCESS_SLACK);
+    t->process_bytes = m->in_process + (double)(process_now() + PROCESS_SLACK);
+    if (t->team.count > 1)
+        (void)snprintf(ranks, sizeof ranks, t->team.in_process > 1 ? " of %lu ranks, of each" : " of each of %lu ranks",
+                       (unsigned long)t->team.count);
     n = (size_t)snprintf(
         t->told, sizeof t->told,
         "model    %lu layers of %lu, vocabulary %lu; %.4g million parameters are trained%s\n"
         "data     %llu documents in %llu windows of %lu tokens, %llu targets; %llu windows are held back\n"
-        "memory   %.1f MB: weights %.1f, frozen %.1f, gradients %.1f, states %.1f, a pass %.1f (%.0f %% is computed "
+        "memory   %.1f MB%s: weights %.1f, frozen %.1f, gradients %.1f, states %.1f, a pass %.1f (%.0f %% is computed "
         "twice),\n"
         "         program and data %.1f\n         %s; %lu rows of the head at a time\n",
         (unsigned long)m->layers, (unsigned long)m->shape.width, (unsigned long)m->shape.vocabulary,
         model_parameters(m) / 1e6, m->o->adapter ? ", beside frozen ones" : "", (unsigned long long)c.part[0].documents,
         (unsigned long long)c.part[0].windows, (unsigned long)t->s.context, (unsigned long long)c.part[0].targets,
-        (unsigned long long)c.part[1].windows, t->process_bytes / 1e6,
+        (unsigned long long)c.part[1].windows, t->process_bytes / 1e6, ranks,
         (double)(m->bytes.weights + m->bytes.window + m->bytes.extra) / 1e6, (double)m->frozen_bytes / 1e6,
         (double)(m->bytes.gradients + m->bytes.sums) / 1e6, (double)(m->bytes.states + m->bytes.tiles) / 1e6,
         (double)(m->arena_bytes - model_held(m)) / 1e6, 100 * m->overhead,
-        (t->process_bytes - (double)m->arena_bytes) / 1e6, t->way.text, (unsigned long)t->way.head_chunk);
+        (t->process_bytes - (double)(m->arena_bytes * t->team.in_process)) / 1e6, t->way.text,
+        (unsigned long)t->way.head_chunk);
     if (m->slow)
         (void)snprintf(t->told + n, sizeof t->told - n,
-                       "disk     %.3f GB in %.900s; a step reads %.3f GB and writes %.3f\n", (double)m->room.disk / 1e9,
-                       t->progress.store, (double)m->bytes.slow_read / 1e9, (double)m->bytes.slow_written / 1e9);
-    fputs(t->told, stdout);
-    fflush(stdout);
+                       "disk     %.3f GB in %.900s%s; a step reads %.3f GB and writes %.3f\n",
+                       (double)m->room.disk / 1e9, t->progress.store, t->team.count > 1 ? ", one of the ranks'" : "",
+                       (double)m->bytes.slow_read / 1e9, (double)m->bytes.slow_written / 1e9);
+    tell(t, "%s", t->told);
 }
 
 /* What a step takes, by a rehearsal. */
 static int tell_seconds(tuner *t) {
-    char store[1200];
+    char store[1200], all[32];
     double seconds;
 
     snprintf(store, sizeof store, "%s.rehearsed", t->progress.store);
     if (rehearse(&t->m, &t->way, store, &seconds)) return 1;
     if (!(seconds > 0)) return 0;
-    printf("time     %.1f s a step, ", seconds);
-    tell_time(seconds * (double)t->steps);
-    puts(" for all of them");
-    fflush(stdout);
+    tell(t, "time     %.1f s a step, %s for all of them\n", seconds,
+         time_text(seconds * (double)t->steps, all, sizeof all));
     return 0;
 }
 
@@ -426,14 +471,15 @@ static int describe_settings(tuner *t, char *text, size_t capacity) {
     snprintf(text, capacity,
              "model %08lx, weights %08lx\ndata %08lx, %llu tokens in %llu windows of %lu\nbatch %lu\naccumulate %lu\n"
              "adapter %lu\nalpha %.9g\nfrozen %lu\nweights %s\noptimizer %d\nstates %d\n"
-             "rate %.9g\ndecay %.9g\nclip %.9g\nwarmup %lu\nschedule %d\nsteps %llu\nseed %llu\nway %d %lu %lu\n",
+             "rate %.9g\ndecay %.9g\nclip %.9g\nwarmup %lu\nschedule %d\nsteps %llu\nseed %llu\n"
+             "way %d %lu %lu\ndisk of %s\n",
              (unsigned long)crc, (unsigned long)weights, (unsigned long)c.crc, (unsigned long long)c.tokens,
              (unsigned long long)c.part[0].windows, (unsigned long)s->context, (unsigned long)s->batch,
              (unsigned long)s->units, (unsigned long)s->adapter, s->adapter_alpha, (unsigned long)s->frozen_bits,
              s->fp32 ? "fp32" : s->split ? "split" : "bf16",
              (int)s->kind, (int)s->state, o->rate, s->decay, s->clip, (unsigned long)o->warmup, (int)o->schedule,
              (unsigned long long)t->steps, (unsigned long long)s->seed, t->way.slow, (unsigned long)t->way.head_chunk,
-             (unsigned long)t->way.mlp_chunk);
+             (unsigned long)t->way.mlp_chunk, !t->way.slow ? "none" : t->team.count > 1 ? "several ranks" : "one rank");
     return 0;
 }
 
@@ -448,8 +494,10 @@ static void name_store(tuner *t) {
     if (whole) crc = memopt_crc32c(0, whole, strlen(whole));
     free(whole);
 #endif
-    snprintf(p->store, sizeof p->store, "%.1000s/%.64s-%08lx.tiles", t->o->disk ? t->o->disk : p->folder,
+    snprintf(p->store, sizeof p->store, "%.1000s/%.64s-%08lx", t->o->disk ? t->o->disk : p->folder,
              slash ? slash + 1 : t->o->out, (unsigned long)crc);
+    if (t->team.count > 1) snprintf(p->store + strlen(p->store), 24, "-%lu", (unsigned long)t->team.rank);
+    strcat(p->store, ".tiles");
 }
 
 /* The way, its lines of the settings, and whether this run goes on. */
@@ -461,7 +509,8 @@ static int begin_run(tuner *t) {
     way same;
 
     if (is_there(o->out)) return refuse(&t->m.why, "%s is there already: give --out another name", o->out);
-    if (progress_lock(p) || progress_read_settings(p, &t->host, before, sizeof before)) return 1;
+    if (progress_lock(p)
+        || team_wrong(&t->team, &t->m.why, progress_read_settings(p, &t->host, before, sizeof before))) return 1;
     name_store(t);
     t->goes_on = before[0] != 0;
     snprintf(beside, sizeof beside, "%.1000s.tmp", o->out);
@@ -471,8 +520,10 @@ static int begin_run(tuner *t) {
     memset(&same, 0, sizeof same);
     if (line && sscanf(line, " way %d %zu %zu", &same.slow, &same.head_chunk, &same.mlp_chunk) != 3) line = NULL;
     if (plan_find(&t->m, o->disk != NULL, o->memory, line ? &same : NULL, &t->way)) return 1;
-    tell(t);
-    return describe_settings(t, text, sizeof text) || progress_settle(p, &t->host, text, before) || tell_seconds(t);
+    tell_plan(t);
+    return describe_settings(t, text, sizeof text)
+        || team_wrong(&t->team, &t->m.why, (*before || !t->team.rank) && progress_settle(p, &t->host, text, before))
+        || tell_seconds(t);
 }
 
 static int open_model(tuner *t) {
@@ -492,10 +543,12 @@ static int check_rank(tuner *t) { /* keys' outputs are the fewest, but in tiny m
                                          (unsigned long)t->s.adapter, (unsigned long)most);
 }
 
-static int work(tuner *t) { /* the exit status */
+/* Model, text and what a pass takes; nothing large. */
+static int open_inputs(tuner *t) {
     const options *o = t->o;
     char path[2048];
     reason *why = &t->m.why;
+    const size_t threads = o->threads / t->team.in_process;
 
     snprintf(path, sizeof path, "%.1900s/config.json", o->model);
     snprintf(t->progress.folder, sizeof t->progress.folder, "%.1000s.run", o->out);
@@ -517,35 +570,111 @@ static int work(tuner *t) { /* the exit status */
 
         t->steps = (uint64_t)ceil(o->epochs * (double)windows / (double)each);
     }
-    if (o->threads > 1 && failed(why, "--threads", memopt_thread_pool_create(NULL, (int)o->threads, &t->pool)))
-        return 1;
-    if (open_model(t) || open_prompt(t)) return 1;
-    if (o->plan) return plan_tell_frontier(&t->m, o->disk != NULL);
+    if (threads > 1 && failed(why, "--threads", memopt_thread_pool_create(NULL, (int)threads, &t->pool))) return 1;
+    return open_model(t) || open_prompt(t);
+}
+
+/* The first rank opens model and text before the others: what is wrong is told once, a text becomes tokens once. */
+static int open_in_turn(tuner *t) {
+    double none = 0;
+
+    if (t->team.rank && team_most(&t->team, &t->m.why, &none)) return 1;
+    if (open_inputs(t)) return 1;
+    return !t->team.rank && team_most(&t->team, &t->m.why, &none);
+}
+
+static int work(tuner *t) { /* the exit status */
+    if (team_open(&t->team, &t->m.why) || open_in_turn(t)) return 1;
+    if (t->o->plan) return plan_tell_frontier(&t->m, t->o->disk != NULL);
     return begin_run(t) ? 1 : train(t);
 }
 
-int main(int argc, char **argv) {
-    static tuner t;
-    options o;
-    int i, wrong;
+static void *work_of_rank(void *user) {
+    tuner *t = (tuner *)user;
 
+    t->status = work(t);
+    if (t->status == 1) team_give_up(&t->team);
+    return NULL;
+}
+
+static void tuner_close(tuner *t) {
+    progress_close(&t->progress);
+    page_close(&t->page);
+    model_close(&t->m);
+    data_close(t->data);
+    if (t->has_tokens) tokeniser_close(&t->tokens);
+    free(t->prompt.ids);
+    folder_close(&t->folder);
+    config_close(&t->config);
+    memopt_thread_pool_destroy(t->pool);
+    memopt_comm_destroy(t->team.comm);
+}
+
+/* Those of this process; first: the team of the first of them. */
+static tuner *tuners_open(const options *o, const tuning *s, const team *first) {
+    tuner *all = (tuner *)calloc(first->in_process, sizeof *all);
+    size_t i;
+
+    for (i = 0; all && i < first->in_process; ++i) {
+        all[i].o = o;
+        all[i].s = *s;
+        all[i].team = *first;
+        all[i].team.rank += i;
+        all[i].m.team = &all[i].team;
+    }
+    return all;
+}
+
+/* The status of the run, and its reason. */
+static int tuners_end(tuner *all, size_t count) {
+    const tuner *t = all;
+    size_t i;
+    int status;
+
+    for (i = 1; i < count; ++i)
+        if (all[i].status == 1 && (t->status != 1 || team_hearsay(&all[i].team) < team_hearsay(&t->team))) t = &all[i];
+    status = t->status;
+    if (status == 1 && !t->team.was_told) fprintf(stderr, "finetune: %s\n", t->m.why.text);
+    ranks_broken();
+    for (i = 0; i < count; ++i) tuner_close(&all[i]);
+    free(all);
+    return status;
+}
+
+static int run(const options *o, const tuning *s, const team *first) {
+    const size_t count = first->in_process;
+    tuner *all = tuners_open(o, s, first);
+    memopt_ranks_desc d;
+    memopt_ranks *threads = NULL;
+    memopt_status status = all ? MEMOPT_OK : MEMOPT_ERR_MEMORY;
+    size_t i;
+    int ended = 1;
+
+    memset(&d, 0, sizeof d);
+    d.rank_count = count;
+    if (!status && count > 1) status = memopt_ranks_create(&d, &threads);
+    for (i = 0; !status && count > 1 && i < count; ++i) all[i].team.transport = memopt_ranks_transport(threads, i);
+    if (!status && ranks_run(work_of_rank, all, sizeof *all, count)) status = MEMOPT_ERR_UNSUPPORTED;
+    if (status) fprintf(stderr, "finetune: --ranks %lu: %s\n", (unsigned long)count, memopt_status_text(status));
+    if (all) ended = tuners_end(all, count);
+    memopt_ranks_destroy(threads);
+    return status ? 1 : ended;
+}
+
+int main(int argc, char **argv) {
+    options o;
+    tuning s;
+    reason why;
+    team first;
+    int i, status;
+
+    memset(&why, 0, sizeof why);
     for (i = 1; i < argc; ++i)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return fputs(options_text, stdout) < 0;
-    if (options_parse(&o, &t.s, argc, argv, &t.m.why)) {
-        fprintf(stderr, "finetune: %s\n%s", t.m.why.text, "finetune --help lists the switches\n");
-        return 2;
-    }
-    t.o = &o;
-    wrong = work(&t);
-    if (wrong == 1) fprintf(stderr, "finetune: %s\n", t.m.why.text);
-    progress_close(&t.progress);
-    page_close(&t.page);
-    model_close(&t.m);
-    data_close(t.data);
-    if (t.has_tokens) tokeniser_close(&t.tokens);
-    free(t.prompt.ids);
-    folder_close(&t.folder);
-    config_close(&t.config);
-    memopt_thread_pool_destroy(t.pool);
-    return wrong;
+    if (ranks_begin(&argc, &argv, &first)) return fputs("finetune: MPI does not start\n", stderr), 1;
+    status = options_parse(&o, &s, argc, argv, &why) || ranks_count(&first, o.ranks, &why) ? 2 : run(&o, &s, &first);
+    if (status == 2 && !first.rank)
+        fprintf(stderr, "finetune: %s\n%s", why.text, "finetune --help lists the switches\n");
+    ranks_end();
+    return status;
 }

@@ -565,6 +565,16 @@ finetune() { # tiny models in and out, their losses computed once more, what is 
     $MAKE -s build/finetune || exit 1
     "$python" tests/check_finetune.py build/finetune
 }
+finetune_mpi() { # finetune's ranks as the processes of mpirun
+    need mpicc && need mpirun
+    python=${PYTHON:-python3}
+    "$python" -c 'import resource' 2>/dev/null || skip "no python3 here, or not on POSIX: make deps"
+    $MAKE -s build/finetune build/finetune_mpi || exit 1
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    mpirun --version 2>/dev/null | grep -q "Open MPI" && more=--oversubscribe || more=
+    # shellcheck disable=SC2086
+    "$python" tests/check_finetune.py build/finetune mpirun $more -n 2 "$(pwd)/build/finetune_mpi"
+}
 finetune_peers() { # six models and their adapters, beside transformers and peft
     python=${PYTHON:-python3}
     "$python" -c 'import torch, transformers, peft' 2>/dev/null ||

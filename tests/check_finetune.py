@@ -2,6 +2,7 @@
 """check_finetune.py - examples/finetune.c beside a GPT-2 written here, in double precision, with the standard library.
 
 Usage: check_finetune.py build/finetune [KILLS]
+       check_finetune.py build/finetune mpirun ... build/finetune_mpi     ranks as processes alone
 
 Folders of a tiny GPT-2 are made in F32, F16, BF16 and all of them mixed, in one file and in several. A rate that
 changes no weight must give back each tensor's bytes; the first loss must be ours within 2e-5 (the engine works in
@@ -233,7 +234,8 @@ def decode_tokens(tokens):
 
 # ---- folders and the program ----
 TOOL = os.path.realpath(sys.argv[1])
-KILLS = int(sys.argv[2]) if len(sys.argv) > 2 else 12
+LAUNCH = sys.argv[2:] if len(sys.argv) > 3 else []
+KILLS = int(sys.argv[2]) if len(sys.argv) == 3 else 12
 EXACT = ["--weights", "fp32", "--states", "32"]
 SWITCHES = ["--context", CONTEXT, "--hold-back", 0, "--rate", "3e-3", "--threads", 1]
 
@@ -565,13 +567,86 @@ def check_kills(r, arguments, count):
     remove("out")
 
 
+# ---- ranks ----
+RANKED = [["--weights", "bf16", "--states", 8, "--clip", "0.5"],
+          ["--weights", "split", "--optimizer", "muon"],
+          ["--weights", "fp32", "--optimizer", "adafactor", "--batch", 1],
+          ["--adapter", 4, "--rate", "1e-2"],
+          ["--adapter", 4, "--frozen", 8, "--merge", "--rate", "1e-2"]]
+SHARED = ["--accumulate", 4, "--hold-back", "0.2", "--validate", 2, "--steps", 5, "--threads", 2]
+
+
+def told_losses(said):
+    """Of steps and of what is held back."""
+    found = re.findall(r"^(step \d+ of \d+  loss \S+|held back  loss \S+)", said, re.M)
+    assert len(found) == 8, said
+    return found
+
+
+def check_ranks():
+    """Any number of ranks, also more than there are batches: the bytes and losses of one."""
+    for switches in RANKED:
+        expected, said = tune_wide(*SHARED, *switches)
+        for count in (2, 3, 5) if switches == RANKED[0] else (2, 3):
+            files, other = tune_wide(*SHARED, *switches, "--ranks", count)
+            assert files == expected and told_losses(other) == told_losses(said), (switches, count, other)
+            assert "MB of %d ranks, of each: " % count in other, other
+    check_ranks_on_disk()
+    check_ranks_go_on()
+
+
+def check_ranks_on_disk():
+    switches = [*SHARED, "--weights", "fp32", "--disk", "disk", "--steps", 40]
+    words = "weights and states on the disk"
+    expected, _ = tune_wide(*switches)
+    remove("out")
+    alone, ranked = [*switches, *memory_for(words, *switches)], [*switches, "--ranks", 2]
+    ranked += memory_for(words, *ranked)
+    files, said = tune_wide(*ranked)
+    assert words in said and files == expected, said
+    remove("out")
+    stop_at(3, "out", *WIDE_SWITCHES, *ranked)
+    result = run("wide", "wide.u16", "--out", "out", *WIDE_SWITCHES, *alone)
+    assert result.returncode == 1 and 'begun there with "disk of several ranks"' in result.stderr, result
+    assert os.listdir("disk") == []
+    files, said = tune_wide_on(*ranked)
+    assert "goes on after step " in said and files == expected, said
+
+
+def check_ranks_go_on():
+    """A run goes on with other ranks, in memory."""
+    switches = [*SHARED, "--weights", "bf16", "--steps", 60]
+    expected, _ = tune_wide(*switches)
+    remove("out")
+    for count, step in ((2, 1), (1, 20), (3, 40)):
+        stop_at(step, "out", *WIDE_SWITCHES, *switches, "--ranks", count)
+    files, said = tune_wide_on(*switches, "--ranks", 2)
+    assert "goes on after step " in said and files == expected, said
+
+
+def check_processes(launch):
+    """The same as processes; what is wrong with one of them ends all."""
+    for switches in (RANKED[0], RANKED[4]):
+        expected, said = tune_wide(*SHARED, *switches)
+        remove("out")
+        more = map(str, WIDE_SWITCHES + SHARED + switches)
+        result = subprocess.run([*launch, "wide", "wide.u16", "--out", "out", *more], capture_output=True, text=True,
+                                timeout=120)
+        assert result.returncode == 0 and not os.path.exists("out.run"), result
+        assert contents("out") == expected and told_losses(result.stdout) == told_losses(said), result
+    remove("out")
+    result = subprocess.run([*launch, "wide", "none.u16", "--out", "out"], capture_output=True, text=True, timeout=120)
+    assert result.returncode and result.stderr.count("none.u16") == 1 and not os.path.exists("out.run"), result
+
+
 def check_stops():
     r = random.Random(time.time_ns() if KILLS > 12 else 12)
-    check_kills(r, ["--steps", 12, "--save", 3], (KILLS + 2) // 3)
-    check_kills(r, ["--steps", 12, "--save", 2, "--adapter", 4], (KILLS + 1) // 3)
+    check_kills(r, ["--steps", 12, "--save", 3], (KILLS + 3) // 4)
+    check_kills(r, ["--steps", 12, "--save", 2, "--adapter", 4], (KILLS + 2) // 4)
+    check_kills(r, ["--steps", 8, "--save", 2, "--accumulate", 2, "--ranks", 2], (KILLS + 1) // 4)
     disk = ["--steps", 5, "--weights", "fp32", "--disk", "disk"]
     disk += memory_for("weights and states on the disk", *disk, "--threads", 1)
-    check_kills(r, disk, KILLS // 3)
+    check_kills(r, disk, KILLS // 4)
 
 
 def check_page():
@@ -955,8 +1030,8 @@ def check_refusals():
     return r.count
 
 
-CHECKS = [check_values, check_untied, check_text, check_adapters, check_merged_bands, check_bits, check_stops,
-          check_prompts, check_foreign, check_disks, check_page]
+CHECKS = [check_values, check_untied, check_text, check_adapters, check_merged_bands, check_bits, check_ranks,
+          check_stops, check_prompts, check_foreign, check_disks, check_page]
 
 
 def main():
@@ -969,6 +1044,9 @@ def main():
         r = random.Random(2)
         tokens = [EOS if i % 37 == 36 else r.randrange(VOCABULARY) for i in range(2000)]
         write("wide.u16", struct.pack("<2000H", *tokens))
+        if LAUNCH:
+            check_processes(LAUNCH)
+            return print("processes: the bytes of one")
         for check in CHECKS:
             begin = time.monotonic()
             check()

@@ -155,6 +155,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     done
     tier=ci
     row "ranks over MPI" "$check mpi"
+    row "finetune: ranks as processes" "$check finetune_mpi"
     row "safetensors: read as the reference reads them" "$check tensors_python $files"
     row "tokeniser: ids and texts as the library's" "$check tokenizers $strings"
     row "finetune: losses, folders and adapters as transformers and peft have them" "$check finetune_peers"

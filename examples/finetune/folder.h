@@ -11,6 +11,7 @@
 #include "config.h"
 
 enum { FOLDER_FILES_MAX = 1024, FOLDER_NAME = 256, FOLDER_PIECE = 1 << 14 /* elements that are moved at a time */,
+       FOLDER_STRIP = 1 << 16 /* that become codes at a time */,
        FOLDER_SAMPLE = 4096 /* bytes */ };
 enum { EMBEDDING, ATTENTION, MLP, HEAD, KINDS };
 
@@ -40,7 +41,7 @@ typedef struct folder {
     folder_piece *tied_head; /* NULL, or a head in the files that is the embedding: the last piece, of number 0 */
     reason      *why;
     union { unsigned char bytes[4 * FOLDER_PIECE]; float align; } in_file, in_memory;
-    float         room[FOLDER_PIECE];
+    float         room[FOLDER_PIECE], strip[FOLDER_STRIP];
 } folder;
 
 /* ---- names ---- */

@@ -6,11 +6,12 @@
              ones stay in memory, or one part's at a time is read from the files that they came in.
    Memory    One arena: what is held, then what a pass takes. Over memopt_source_counting() it is only counted.
    Plan      What the tape recomputes decides how often weights are read, and what is held decides what is left for the
-             tape: model_plan() goes round until both fit. */
+             tape: model_plan() goes round until both fit. All ranks have the plan of the one that holds most. */
 #ifndef FINETUNE_MODEL_H
 #define FINETUNE_MODEL_H
 #include <time.h>
 #include "folder.h"
+#include "ranks.h"
 
 #define HUGE_FROM ((size_t)256 << 20) /* bytes of the arena: below, its last huge pages are too much */
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -40,6 +41,7 @@ typedef struct model {
     const tuning *o;
     const config *config;
     folder *folder;
+    team *team;
     transformer shape;
     memopt_threads threads;
     transformer_part embedding;
@@ -54,6 +56,7 @@ typedef struct model {
     memopt_shard_segment *sharded;
     memopt_shard_use *uses;
     size_t use_count, *tiles;
+    double *losses;        /* of a step's units: those of a rank side by side */
     memopt_source source;
     memopt_arena *arena;
     memopt_tape *tape, *front_tape;            /* front_tape: with adapters */
@@ -76,6 +79,7 @@ typedef struct model {
     void  *told_user;
     size_t runs[KINDS][2]; /* forwards and backwards of the plan */
     size_t planned;        /* bytes that the plan was made for */
+    double in_process;     /* what all ranks of this process take, by the plan */
     reason why;
 } model;
 
@@ -134,9 +138,14 @@ static transformer_part *model_part(const model *m, size_t segment) {
     return (transformer_part *)m->layer_list[segment].user;
 }
 
+static size_t model_rounds(const model *m) { /* of a step, in each of which a rank has a unit or none */
+    return (m->o->units + m->team->count - 1) / m->team->count;
+}
+
 static int model_open_tables(model *m) {
     const size_t count = 2 * m->layers + 2, tensors = count * 2 * TRANSFORMER_TENSORS_MAX;
 
+    m->losses = (double *)calloc(m->team->count * model_rounds(m), sizeof *m->losses);
     m->blocks = (transformer_block *)calloc(m->layers, sizeof *m->blocks);
     m->sizes = (memopt_optim_tensor *)calloc(tensors, sizeof *m->sizes);
     m->tensors = (memopt_shard_tensor *)calloc(tensors, sizeof *m->tensors);
@@ -145,8 +154,8 @@ static int model_open_tables(model *m) {
     m->own = (model_segment *)calloc(count, sizeof *m->own);
     m->segments = (memopt_segment *)calloc(count, sizeof *m->segments);
     m->sharded = (memopt_shard_segment *)calloc(count, sizeof *m->sharded);
-    if (m->blocks && m->sizes && m->tensors && m->layer_list && m->calls && m->own && m->segments && m->sharded)
-        return 0;
+    if (m->losses && m->blocks && m->sizes && m->tensors && m->layer_list && m->calls && m->own && m->segments
+        && m->sharded) return 0;
     return refuse(&m->why, "no memory for the tables of %lu layers", (unsigned long)m->layers);
 }
 
@@ -179,15 +188,14 @@ static void frozen_place(transformer_part *part, const transformer_lists *x, uns
 
 /* A matrix to codes, through a strip of its elements. */
 static int frozen_quantize(model *m, size_t number, const transformer_tensor *tensor, uint8_t *codes, float *absmax) {
-    enum { STRIP = 1 << 16 };
-    static float strip[STRIP];
     const transformer *t = &m->shape;
+    float *const strip = m->folder->strip;
     size_t at, n;
 
     for (at = 0; at < tensor->count; at += n) {
         memopt_status s;
 
-        n = tensor->count - at < STRIP ? tensor->count - at : (size_t)STRIP;
+        n = tensor->count - at < FOLDER_STRIP ? tensor->count - at : (size_t)FOLDER_STRIP;
         if (folder_move(m->folder, number, at, n, strip, MEMOPT_TYPE_F32, 0)) return 1;
         s = memopt_quantize_f32(codes + at, absmax + at / t->quantized_block, strip, n, t->quantized_map,
                                 t->quantized_block, &m->threads);
@@ -391,7 +399,7 @@ static int model_steps_inside(const model *m) {
     const int measures = k == MEMOPT_OPTIM_LARS || k == MEMOPT_OPTIM_LAMB || k == MEMOPT_OPTIM_ADAFACTOR
                       || k == MEMOPT_OPTIM_MUON;
 
-    return m->o->units == 1 && !(m->o->clip > 0) && !measures;
+    return model_rounds(m) == 1 && !(m->o->clip > 0) && !measures;
 }
 
 static memopt_shard_desc model_shard(model *m) {
@@ -417,8 +425,14 @@ static memopt_shard_desc model_shard(model *m) {
     d.optim.threads = &m->threads;
     d.tile = m->o->tile;
     d.store = m->store;
+    d.comm = m->team->comm;
     d.error = &m->why.error;
     return d;
+}
+
+/* Does the store alone have all that goes on? Of several ranks some may have a step more than others. */
+static int model_is_in_store(const model *m) {
+    return m->slow && m->team->count == 1;
 }
 
 static memopt_store_desc model_store(const model *m, const char *path) {
@@ -430,7 +444,8 @@ static memopt_store_desc model_store(const model *m, const char *path) {
     d.transfers = m->bytes.slow_transfers;
     d.path = path;
     d.aligned = 1;
-    d.keep = 1;
+    d.keep = model_is_in_store(m);
+    d.no_atomic = !d.keep;
     return d;
 }
 
@@ -452,8 +467,8 @@ static size_t model_held(const model *m) {
          + model_hidden_bytes(m) + round_up(m->frozen_bytes, 64) + round_up(m->aside_bytes, 64);
 }
 
-/* Bytes beside the arena: tables of the shard and the store, which are taken from malloc, and what the last huge page of
-   each of its ends has more. */
+/* Bytes beside the arena: tables of the shard and the store, which are taken from malloc, and what the last huge page
+   of each of its ends has more. */
 static size_t model_beside(const model *m) {
     return m->bytes.tables + m->room.memory + (m->arena_bytes < HUGE_FROM ? 0 : 2 * HUGE_PAGE);
 }
@@ -510,8 +525,7 @@ static void model_close_tapes(model *m) {
     m->tape = m->front_tape = NULL;
 }
 
-static int model_plan_store(model *m) {
-    const memopt_shard_desc d = model_shard(m);
+static int model_plan_store(model *m, const memopt_shard_desc *d) {
     memopt_store_desc s;
 
     memset(&m->room, 0, sizeof m->room);
@@ -519,7 +533,7 @@ static int model_plan_store(model *m) {
     free(m->tiles);
     m->tiles = (size_t *)calloc(m->bytes.slow_tiles, sizeof *m->tiles);
     if (!m->tiles) return refuse(&m->why, "no memory for the tables of %lu tiles", (unsigned long)m->bytes.slow_tiles);
-    if (failed(&m->why, "the tiles", memopt_shard_tiles(&d, m->tiles))) return 1;
+    if (failed(&m->why, "the tiles", memopt_shard_tiles(d, m->tiles))) return 1;
     s = model_store(m, "tiles");
     s.error = &m->why.error;
     return failed(&m->why, "the store", memopt_store_bytes(&s, &m->room));
@@ -531,18 +545,37 @@ static size_t model_pass(const model *m) { /* bytes of the arena */
     return round_up(peak > m->front_peak ? peak : m->front_peak, 64);
 }
 
+/* Bytes of each rank, this one at last; *most: what the largest holds beside its pass. */
+static int model_plan_ranks(model *m, size_t *most) {
+    memopt_shard_desc d = model_shard(m);
+    size_t i;
+
+    d.comm = NULL;
+    d.rank_count = m->team->count;
+    for (*most = 0, m->in_process = 0, i = 1; i <= d.rank_count; ++i) {
+        size_t held;
+
+        d.rank = (m->team->rank + i) % d.rank_count;
+        if (failed(&m->why, "the plan", memopt_shard_plan(&d, &m->bytes)) || model_plan_store(m, &d)) return 1;
+        m->arena_bytes = model_held(m) + model_pass(m);
+        held = model_held(m) + model_beside(m);
+        if (held > *most) *most = held;
+        if (m->team->in_process > 1 || i == d.rank_count) m->in_process += (double)(held + model_pass(m));
+    }
+    return 0;
+}
+
 /* One round: 1: it failed; else *fits says whether what is planned is within the memory. */
 static int model_plan_round(model *m, size_t memory, size_t *held, size_t *least, int *fits) {
-    const memopt_shard_desc d = model_shard(m);
     const memopt_tape_desc t = model_tape(m, 0);
+    size_t most;
 
     *fits = 0;
-    if (failed(&m->why, "the plan", memopt_shard_plan(&d, &m->bytes)) || model_plan_store(m)) return 1;
-    m->arena_bytes = model_held(m) + model_pass(m);
+    if (model_plan_ranks(m, &most)) return 1;
     m->overhead = memopt_tape_get_stats(m->tape).overhead;
-    *fits = m->tape && m->arena_bytes + model_beside(m) <= memory;
+    *fits = m->tape && most + model_pass(m) <= memory;
     if (*fits) return 0;
-    *held = *held + 64 > model_held(m) + model_beside(m) ? *held + 64 : model_held(m) + model_beside(m);
+    *held = *held + 64 > most ? *held + 64 : most;
     if (failed(&m->why, "the plan of a pass", memopt_tape_min_budget(&t, least))) return 1;
     if (*least < m->front_peak) *least = m->front_peak;
     if (memory < *held || memory - *held < *least) return 0;
@@ -551,8 +584,8 @@ static int model_plan_round(model *m, size_t memory, size_t *held, size_t *least
     return model_open_tapes(m);
 }
 
-/* A plan within `memory` bytes: m->bytes, room, uses and budget are those of the run. Nothing large is taken. *least:
-   0, or it does not fit, and about so much would be needed. */
+/* A plan within `memory` bytes of a rank: m->bytes, room, uses and budget are those of the run. Nothing large is taken.
+   *least: 0, or it does not fit, and about so much would be needed. */
 static int model_plan(model *m, size_t memory, size_t *least) {
     memopt_arena_desc a;
     size_t held = 0, pass = 0;
@@ -652,6 +685,7 @@ static void model_close(model *m) {
     free(m->sharded);
     free(m->uses);
     free(m->tiles);
+    free(m->losses);
 }
 
 /* ---- weights ---- */
@@ -669,20 +703,21 @@ static memopt_status model_begin_adapter(const model *m, size_t tensor, size_t f
 
 typedef int model_slice_fn(model *m, size_t tensor, const memopt_optim_tensor *slice);
 
-/* All that is trained, slice by slice: puts: the function writes them. */
+/* This rank's part of all that is trained, slice by slice: puts: the function writes them. */
 static int model_each_slice(model *m, model_slice_fn *fn, int puts) {
     size_t t, at;
 
-    for (t = 0; t < m->tensor_count; ++t)
-        for (at = 0; at < m->tensors[t].count;) {
-            memopt_optim_tensor slice;
+    for (t = 0; t < m->tensor_count; ++t) {
+        memopt_optim_tensor part, slice;
 
+        if (model_failed(m, "the weights", memopt_shard_part(m->shard, t, &part))) return 1;
+        for (at = part.first; at < part.first + part.held; at = slice.first + slice.held) {
             if (model_failed(m, "the weights", memopt_shard_bring(m->shard, t, at, &slice)) || fn(m, t, &slice))
                 return 1;
             if (puts && model_failed(m, "the weights", memopt_shard_put(m->shard))) return 1;
-            at = slice.first + slice.held;
         }
-    return puts && model_failed(m, "the weights", memopt_shard_share(m->shard));
+    }
+    return 0;
 }
 
 static int model_read_slice(model *m, size_t tensor, const memopt_optim_tensor *slice) {
@@ -693,7 +728,8 @@ static int model_read_slice(model *m, size_t tensor, const memopt_optim_tensor *
 }
 
 static int model_read_weights(model *m) {
-    return model_each_slice(m, model_read_slice, 1);
+    return team_wrong(m->team, &m->why, model_each_slice(m, model_read_slice, 1))
+        || model_failed(m, "the weights", memopt_shard_share(m->shard));
 }
 
 /* ---- a pass ---- */
@@ -739,12 +775,38 @@ static void model_rates(const model *m, memopt_optim_group *rates) {
 /* Reads unit `unit` of a step into the batch. */
 typedef int model_load_fn(model *m, void *user, uint64_t step, size_t unit);
 
+/* This rank's units of a step. */
+static int model_pass_units(model *m, uint64_t step, model_load_fn *load_fn, void *user) {
+    double *loss = m->losses + m->team->rank * model_rounds(m);
+    memopt_status s;
+    size_t unit;
+
+    while (!(s = memopt_shard_next_unit(m->shard, &unit)) && unit != MEMOPT_SHARD_DONE) {
+        if (unit == MEMOPT_SHARD_NO_UNIT) {
+            if (model_failed(m, "the step", memopt_shard_skip_unit(m->shard))) return 1;
+            continue;
+        }
+        if (load_fn(m, user, step, unit) || model_pass_batch(m)) return 1;
+        *loss++ = m->head.loss;
+    }
+    return model_failed(m, "the step", s);
+}
+
+/* The sum of all units' losses, in their order. */
+static int model_add_losses(model *m, double *loss) {
+    const size_t rounds = model_rounds(m), count = m->team->count;
+    size_t u;
+
+    if (team_gather(m->team, &m->why, m->losses, rounds * sizeof *m->losses)) return 1;
+    for (*loss = 0, u = 0; u < m->o->units; ++u) *loss += m->losses[u % count * rounds + u / count];
+    return 0;
+}
+
 /* targets: of all units, by which the sum of their losses is divided. */
 static int model_step(model *m, uint64_t step, size_t targets, model_load_fn *load_fn, void *user, double *loss) {
     memopt_optim_group rates[2];
     memopt_optim_run run;
     memopt_gradient_total total;
-    size_t unit;
     memopt_status s = MEMOPT_OK;
 
     model_rates(m, rates);
@@ -754,19 +816,15 @@ static int model_step(model *m, uint64_t step, size_t targets, model_load_fn *lo
     run.group_count = m->o->kind == MEMOPT_OPTIM_MUON ? 2 : 1;
     run.fused = model_steps_inside(m);
     m->head.rule.count = targets;
-    *loss = 0;
-    if (run.fused) s = memopt_shard_step_inside(m->shard, &run);
-    while (!s && !(s = memopt_shard_next_unit(m->shard, &unit)) && unit != MEMOPT_SHARD_DONE) {
-        if (load_fn(m, user, step, unit) || model_pass_batch(m)) return 1;
-        *loss += m->head.loss;
-    }
-    if (!s && m->o->clip > 0) s = memopt_shard_measure(m->shard, NULL, &total);
+    if (run.fused && model_failed(m, "the step", memopt_shard_step_inside(m->shard, &run))) return 1;
+    if (model_pass_units(m, step, load_fn, user)) return 1;
+    if (m->o->clip > 0) s = memopt_shard_measure(m->shard, NULL, &total);
     if (!s && m->o->clip > 0) {
         run.clips_norm = 1;
         s = memopt_clip_norm(sqrt(total.squares) * total.factor, m->o->clip, &run.gradient_factor);
     }
     if (!s) s = memopt_shard_step(m->shard, &run);
     m->head.rule.count = 0;
-    return s && model_failed(m, "the step", s);
+    return model_failed(m, "the step", s) || model_add_losses(m, loss);
 }
 #endif

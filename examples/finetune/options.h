@@ -8,7 +8,7 @@ typedef enum rate_schedule { RATE_COSINE, RATE_LINEAR, RATE_CONSTANT } rate_sche
 typedef struct options {
     const char *model, *data, *out, *disk, *chat;
     const char *prompt;
-    size_t memory, threads, steps, warmup, save, validate, tokens;
+    size_t memory, threads, ranks, steps, warmup, save, validate, tokens;
     double epochs, rate, validation, temperature; /* steps 0: by epochs; rate 0: by what is trained; validation below 0:
                                                       by the documents */
     rate_schedule schedule;
@@ -42,6 +42,8 @@ static const char *const options_text =
     "  --schedule cosine    or linear, constant; --warmup N steps before; default: 0\n"
     "  --decay X       of weights; --clip X: the largest norm of all gradients; default: none\n"
     "  --seed 1 --threads N\n"
+    "  --ranks R       threads that each pass some of the batches of a step, and have a part of weights and states:\n"
+    "                  give --accumulate a multiple of R; the bits are those of one. --memory is for all of them\n"
     "data\n"
     "  --chat NAME     chatml, llama2, llama3, mistral, plain, or a template: {role}, {content}, {end}\n"
     "  --learn-all     loss on prompts, too\n"
@@ -104,6 +106,7 @@ static int options_named(options *o, tuning *s, const char *name, const char *va
 static int options_valued(options *o, tuning *s, const char *name, const char *value) { /* likewise */
     const struct { const char *name; size_t *to; size_t least, most;
     } sizes[] = { { "--memory", &o->memory, 1, SIZE_MAX },   { "--threads", &o->threads, 1, 1024 },
+                  { "--ranks", &o->ranks, 1, RANKS_MAX },
                   { "--steps", &o->steps, 1, SIZE_MAX / 2 }, { "--warmup", &o->warmup, 0, SIZE_MAX / 2 },
                   { "--save", &o->save, 0, SIZE_MAX },       { "--validate", &o->validate, 0, SIZE_MAX },
                   { "--batch", &s->batch, 1, 1 << 20 },      { "--accumulate", &s->units, 1, 1 << 20 },
@@ -153,7 +156,7 @@ static void options_default(options *o, tuning *s) {
     o->save = o->validate = 100;
     o->tokens = 64;
     o->validation = -1;
-    o->threads = 1;
+    o->threads = o->ranks = 1;
 #if defined(_SC_NPROCESSORS_ONLN)
     if (sysconf(_SC_NPROCESSORS_ONLN) > 1) o->threads = (size_t)sysconf(_SC_NPROCESSORS_ONLN);
 #endif

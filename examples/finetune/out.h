@@ -1,8 +1,8 @@
 /* out.h - what has been tuned as a folder that the usual libraries open.
 
    Model     The files of the model's folder again: weights under their names, in their types and files; config,
-             tokeniser and index copied. Or, of adapters, PEFT's adapter_model.safetensors with its config, or the model with
-             scale B A added to its weights, rounded once.
+             tokeniser and index copied. Or, of adapters, PEFT's adapter_model.safetensors with its config, or the model
+             with scale B A added to its weights, rounded once.
    Whole     It is written beside OUT, synced, and renamed: OUT is whole or not there, also after a power cut. */
 #ifndef FINETUNE_OUT_H
 #define FINETUNE_OUT_H
@@ -14,6 +14,7 @@ typedef struct out_folder {
     model *m;
     folder *from;
     const memopt_files *files;
+    int   is_first;        /* rank 0: it makes what the others write into */
     char  path[OUT_PATH], beside[OUT_PATH];
     struct out_peft *peft; /* that adapters are listed in */
 } out_folder;
@@ -108,8 +109,8 @@ static memopt_tensor_metadata *out_metadata(const memopt_tensors *from, size_t *
     return list;
 }
 
-/* A file with these tensors and the metadata of another, its header written, as long as it will be. 1: there is a
-   reason. */
+/* A file with these tensors and the metadata of another, its header written, as long as it will be; of other ranks than
+   the first the file that is there. 1: there is a reason. */
 static int out_begin_file(out_folder *o, const char *name, const memopt_tensors *from, memopt_tensor *list,
                           size_t count, void **file, uint64_t *begin) {
     const memopt_files *f = o->files;
@@ -134,8 +135,8 @@ static int out_begin_file(out_folder *o, const char *name, const memopt_tensors 
     }
     for (i = 0; !s && i < count; ++i) end = list[i].end > end ? list[i].end : end;
     if (!s) s = f->open_fn(f->user, path, MEMOPT_OPEN_WRITE, file);
-    if (!s) s = f->resize_fn(f->user, *file, bytes + end);
-    if (!s) s = f->write_fn(f->user, *file, 0, text, bytes);
+    if (!s && o->is_first) s = f->resize_fn(f->user, *file, bytes + end);
+    if (!s && o->is_first) s = f->write_fn(f->user, *file, 0, text, bytes);
     free(text);
     free(texts);
     *begin = bytes;
@@ -185,7 +186,7 @@ static int out_end_weights(out_folder *o) {
         folder_file *file = &o->from->files[i];
         memopt_status s;
 
-        for (k = 0; k < file->header->count; ++k)
+        for (k = 0; o->is_first && k < file->header->count; ++k)
             if (folder_is_no_weight(file->header->tensors[k].name) && out_copy_tensor(o, file, k)) return 1;
         s = o->files->sync_fn(o->files->user, file->out);
         if (!s) s = o->files->close_fn(o->files->user, file->out);
@@ -199,9 +200,13 @@ static int out_write_slice(model *m, size_t tensor, const memopt_optim_tensor *s
     return folder_move(m->folder, tensor, slice->first, slice->held, slice->weights, m->shape.weight_type, 1);
 }
 
+/* Each rank writes its slices into files that the first has made. */
 static int out_model(out_folder *o) {
-    return out_begin_weights(o) || model_each_slice(o->m, out_write_slice, 0) || out_end_weights(o)
-        || out_copy_others(o);
+    int wrong = o->is_first && out_begin_weights(o);
+
+    if (team_wrong(o->m->team, &o->m->why, wrong)) return 1;
+    wrong = (!o->is_first && out_begin_weights(o)) || model_each_slice(o->m, out_write_slice, 0) || out_end_weights(o);
+    return wrong || (o->is_first && out_copy_others(o));
 }
 
 /* ---- adapters ---- */
@@ -277,54 +282,77 @@ static int out_merge_tensor(out_folder *o, size_t number, const transformer_tens
 
 typedef int out_tensor_fn(out_folder *o, size_t number, const transformer_tensor *tensor, const adapter *a);
 
-/* All tensors of the model, each with its adapter (rank 0: none). */
-static int out_each_tensor(out_folder *o, out_tensor_fn *fn) {
+/* The tensors of a segment, each with its adapter (of rank 0: none). */
+static int out_segment(out_folder *o, size_t segment, out_tensor_fn *fn) {
     const model *m = o->m;
+    const transformer_part *part = model_part(m, segment);
+    size_t number = m->own[segment].number;
     transformer_lists x;
-    size_t s;
     int i;
 
-    for (s = 0; s < m->count; ++s) {
-        const transformer_part *part = model_part(m, s);
-        size_t number = m->own[s].number;
+    transformer_list_part(part, model_tensors_fn(m->own[segment].kind), &x);
+    for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i) {
+        const adapter a = out_adapter(m, part, &x, (size_t)i);
 
-        transformer_list_part(part, model_tensors_fn(m->own[s].kind), &x);
-        for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i) {
-            const adapter a = out_adapter(m, part, &x, (size_t)i);
-
-            if (x.list[i].count && fn(o, number++, &x.list[i], &a)) return 1;
-        }
+        if (x.list[i].count && fn(o, number++, &x.list[i], &a)) return 1;
     }
     return 0;
 }
 
+/* All tensors of the model. Ranks bring adapters together, whether or not the first, which writes, has failed. */
+static int out_each_tensor(out_folder *o, out_tensor_fn *fn) {
+    const model *m = o->m;
+    size_t i;
+    int wrong = 0;
+
+    for (i = 0; i < m->count; ++i) {
+        const size_t group = m->sharded[i].group;
+
+        if (group != MEMOPT_SHARD_NO_GROUP
+            && model_failed(o->m, "the adapters", memopt_shard_forward(m->shard, group))) return 1;
+        wrong = wrong || (o->is_first && out_segment(o, i, fn));
+    }
+    return wrong;
+}
+
 static int out_merged(out_folder *o) {
-    return out_begin_weights(o) || out_each_tensor(o, out_merge_tensor) || out_end_weights(o) || out_copy_others(o);
+    const int wrong = o->is_first && out_begin_weights(o);
+
+    return team_wrong(o->m->team, &o->m->why, wrong) || out_each_tensor(o, out_merge_tensor)
+        || (o->is_first && (out_end_weights(o) || out_copy_others(o)));
 }
 
 /* ---- PEFT ---- */
 typedef struct out_peft {
     memopt_tensor *list;    /* A and B of each matrix that the files have */
-    const float  **data;
     uint64_t     (*shapes)[2];
     char         (*names)[2 * FOLDER_NAME];
     size_t         count, capacity;
+    void          *file;    /* NULL: they are listed, not written */
+    uint64_t       begin;   /* of its data */
     char           modules[16][64];
     size_t         module_count;
 } out_peft;
 
-static void out_add_peft(out_peft *x, const char *module, const char *which, size_t rows, size_t columns,
-                         const float *elements) {
-    memopt_tensor *t = &x->list[x->count];
+/* Lists a tensor of the file, or writes the next that is listed. */
+static int out_peft_tensor(out_folder *o, const char *module, const char *which, size_t rows, size_t columns,
+                           const float *elements) {
+    out_peft *x = o->peft;
+    const size_t i = x->count++;
+    memopt_tensor *t = &x->list[i];
 
-    snprintf(x->names[x->count], sizeof *x->names, "base_model.model.%s.lora_%s.weight", module, which);
-    x->shapes[x->count][0] = rows;
-    x->shapes[x->count][1] = columns;
-    t->name = x->names[x->count];
+    if (x->file)
+        return failed(&o->m->why, "adapter_model.safetensors",
+                      o->files->write_fn(o->files->user, x->file, x->begin + t->begin, elements,
+                                         (size_t)(t->end - t->begin)));
+    snprintf(x->names[i], sizeof *x->names, "base_model.model.%s.lora_%s.weight", module, which);
+    x->shapes[i][0] = rows;
+    x->shapes[i][1] = columns;
+    t->name = x->names[i];
     t->type = MEMOPT_TENSOR_F32;
     t->rank = 2;
-    t->shape = x->shapes[x->count];
-    x->data[x->count++] = elements;
+    t->shape = x->shapes[i];
+    return 0;
 }
 
 static void out_add_module(out_peft *x, const char *module) { /* by the last part of its name, once */
@@ -336,7 +364,7 @@ static void out_add_module(out_peft *x, const char *module) { /* by the last par
     if (x->module_count < 16) snprintf(x->modules[x->module_count++], sizeof x->modules[0], "%s", name);
 }
 
-static int out_add_adapter(out_folder *o, size_t number, const transformer_tensor *tensor, const adapter *a) {
+static int out_peft_adapter(out_folder *o, size_t number, const transformer_tensor *tensor, const adapter *a) {
     const char *prefix = o->m->config->is_gpt2 ? "transformer." : "model.";
     size_t i, piece = 0;
 
@@ -348,9 +376,9 @@ static int out_add_adapter(out_folder *o, size_t number, const transformer_tenso
         snprintf(module, sizeof module, "%s%s", prefix, folder_bare(piece_tensor(p)->name));
         module[strlen(module) - strlen(".weight")] = 0;
         out_add_module(o->peft, module);
-        out_add_peft(o->peft, module, "A", a->rank, tensor->columns,
-                     (const float *)a->a + (adapter_pieces(a) > 1 ? piece++ : 0) * a->rank * tensor->columns);
-        out_add_peft(o->peft, module, "B", p->rows, a->rank, (const float *)a->b + p->row * a->rank);
+        if (out_peft_tensor(o, module, "A", a->rank, tensor->columns,
+                            (const float *)a->a + (adapter_pieces(a) > 1 ? piece++ : 0) * a->rank * tensor->columns)
+            || out_peft_tensor(o, module, "B", p->rows, a->rank, (const float *)a->b + p->row * a->rank)) return 1;
     }
     return 0;
 }
@@ -382,20 +410,11 @@ static int out_peft_config(out_folder *o, const out_peft *x) {
     return out_text(o, "adapter_config.json", text);
 }
 
-static int out_write_peft(out_folder *o, out_peft *x) {
-    void *file = NULL;
-    uint64_t begin;
-    size_t i;
+static int out_end_peft(out_folder *o, out_peft *x) {
     const memopt_files *f = o->files;
-    const int wrong = out_begin_file(o, "adapter_model.safetensors", NULL, x->list, x->count, &file, &begin);
-    memopt_status s = MEMOPT_OK;
+    const memopt_status s = f->sync_fn(f->user, x->file);
 
-    for (i = 0; !wrong && !s && i < x->count; ++i)
-        s = f->write_fn(f->user, file, begin + x->list[i].begin, x->data[i],
-                        (size_t)(x->list[i].end - x->list[i].begin));
-    if (!wrong && !s) s = f->sync_fn(f->user, file);
-    if (file) (void)f->close_fn(f->user, file);
-    return wrong || failed(&o->m->why, "adapter_model.safetensors", s) || out_peft_config(o, x);
+    return failed(&o->m->why, "adapter_model.safetensors", s) || out_peft_config(o, x);
 }
 
 static int out_adapters(out_folder *o) {
@@ -405,14 +424,18 @@ static int out_adapters(out_folder *o) {
     memset(&x, 0, sizeof x);
     x.capacity = 2 * o->from->piece_count + 1;
     x.list = (memopt_tensor *)calloc(x.capacity, sizeof *x.list);
-    x.data = (const float **)calloc(x.capacity, sizeof *x.data);
     x.shapes = (uint64_t (*)[2])calloc(x.capacity, sizeof *x.shapes);
     x.names = (char (*)[2 * FOLDER_NAME])calloc(x.capacity, sizeof *x.names);
-    wrong = (!x.list || !x.data || !x.shapes || !x.names) && refuse(&o->m->why, "no memory for the names of adapters");
+    wrong = (!x.list || !x.shapes || !x.names) && refuse(&o->m->why, "no memory for the names of adapters");
     o->peft = &x;
-    wrong = wrong || out_each_tensor(o, out_add_adapter) || out_write_peft(o, &x);
+    wrong = team_wrong(o->m->team, &o->m->why, wrong) || out_each_tensor(o, out_peft_adapter);
+    if (!wrong && o->is_first)
+        wrong = out_begin_file(o, "adapter_model.safetensors", NULL, x.list, x.count, &x.file, &x.begin);
+    x.count = 0;
+    wrong = team_wrong(o->m->team, &o->m->why, wrong) || out_each_tensor(o, out_peft_adapter)
+         || (o->is_first && out_end_peft(o, &x));
+    if (x.file) (void)o->files->close_fn(o->files->user, x.file);
     free(x.list);
-    free((void *)x.data);
     free(x.shapes);
     free(x.names);
     return wrong;
@@ -444,27 +467,36 @@ static int out_sync_parent(out_folder *o) {
     return s != MEMOPT_ERR_UNSUPPORTED && failed(&o->m->why, parent, s);
 }
 
-/* Write all that was tuned to the folder `path`. */
+static int out_begin(out_folder *o) {
+    out_remove_beside(o);
+    return failed(&o->m->why, o->beside, o->files->make_dir_fn(o->files->user, o->beside));
+}
+
+static int out_end(out_folder *o) {
+    const memopt_status s = o->files->sync_dir_fn(o->files->user, o->beside);
+
+    return (s != MEMOPT_ERR_UNSUPPORTED && failed(&o->m->why, o->beside, s))
+        || failed(&o->m->why, o->path, o->files->rename_fn(o->files->user, o->beside, o->path));
+}
+
+/* Write all that was tuned to the folder `path`. 1: with no rank it is there. */
 static int out_write(model *m, folder *from, const char *path, int merges) {
-    static out_folder o;
-    memopt_status s;
+    out_folder o;
     int wrong;
 
     memset(&o, 0, sizeof o);
     o.m = m;
     o.from = from;
     o.files = &from->host->files;
+    o.is_first = m->team->rank == 0;
     snprintf(o.path, sizeof o.path, "%s", path);
     snprintf(o.beside, sizeof o.beside, "%s.tmp", path);
-    out_remove_beside(&o);
-    if (failed(&m->why, o.beside, o.files->make_dir_fn(o.files->user, o.beside))) return 1;
+    if (team_wrong(m->team, &m->why, o.is_first && out_begin(&o))) return 1;
     wrong = !m->o->adapter ? out_model(&o) : merges ? out_merged(&o) : out_adapters(&o);
-    if (!wrong) {
-        s = o.files->sync_dir_fn(o.files->user, o.beside);
-        wrong = (s != MEMOPT_ERR_UNSUPPORTED && failed(&m->why, o.beside, s))
-             || failed(&m->why, path, o.files->rename_fn(o.files->user, o.beside, o.path));
-    }
-    if (wrong) out_remove_beside(&o);
-    return wrong || out_sync_parent(&o);
+    wrong = team_wrong(m->team, &m->why, wrong);
+    if (o.is_first && !wrong) wrong = out_end(&o);
+    if (o.is_first && wrong) out_remove_beside(&o);
+    if (o.is_first && !wrong) wrong = out_sync_parent(&o);
+    return team_wrong(m->team, &m->why, wrong);
 }
 #endif

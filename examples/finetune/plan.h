@@ -58,10 +58,16 @@ static int plan_describe(model *m, const way *w) {
     return 0;
 }
 
-/* Bytes of the process beside what model_plan() counts. */
-static size_t plan_process(const model *m) {
+/* Bytes of the process beside what model_plan() counts; with several, of the largest. */
+static int plan_process(model *m, size_t *bytes) {
+    double now = 0;
+
     touch_stacks(m->threads.run_fn ? &m->threads : NULL);
-    return process_now() + PROCESS_SLACK;
+    if (team_most(m->team, &m->why, &now)) return 1; /* all have touched theirs */
+    now = (double)(process_now() + PROCESS_SLACK);
+    if (team_most(m->team, &m->why, &now)) return 1;
+    *bytes = (size_t)now;
+    return 0;
 }
 
 static int plan_is_same(const way *a, const way *b) { /* the same bits */
@@ -72,15 +78,17 @@ static int plan_is_same(const way *a, const way *b) { /* the same bits */
    or that of the run that goes on. */
 static int plan_find(model *m, int has_disk, size_t memory, const way *before, way *found) {
     way ways[WAYS_MAX];
-    const size_t n = plan_ways(m, has_disk, ways), process = plan_process(m);
-    size_t i, least, smallest = SIZE_MAX;
+    const size_t n = plan_ways(m, has_disk, ways), ranks = m->team->in_process;
+    size_t i, least, process, of_rank, smallest = SIZE_MAX;
 
+    if (plan_process(m, &process)) return 1;
+    of_rank = memory > process ? (memory - process) / ranks : 0;
     for (i = 0; i < n; ++i) {
         if (before && !plan_is_same(before, &ways[i])) continue;
-        if (plan_describe(m, &ways[i]) || model_plan(m, memory > process ? memory - process : 0, &least)) return 1;
+        if (plan_describe(m, &ways[i]) || model_plan(m, of_rank, &least)) return 1;
         *found = ways[i];
         if (!least) return 0;
-        if (least + process < smallest) smallest = least + process;
+        if (least * ranks + process < smallest) smallest = least * ranks + process;
     }
     if (smallest == SIZE_MAX) return refuse(&m->why, "the run was begun with another --disk, --batch or --context");
     return refuse(&m->why, "--memory %.3fG is too little: %.3fG is the least%s", (double)memory / 1e9,
@@ -99,20 +107,22 @@ static int plan_tell_way(model *m, const way *w, size_t process, told_way *t) {
         least = none;
         if (model_plan(m, least, &none)) return 1;
     }
-    t->least = least + process;
+    t->least = (size_t)m->in_process + process;
     t->recomputed = m->overhead;
     t->disk = m->room.disk;
     t->moved = m->bytes.slow_read + m->bytes.slow_written;
     if (model_plan(m, SIZE_MAX / 4, &none)) return 1;
-    t->all = m->arena_bytes + model_beside(m) + process;
+    t->all = (size_t)m->in_process + process;
     return 0;
 }
 
 static int plan_tell_frontier(model *m, int has_disk) {
     way ways[WAYS_MAX];
-    const size_t n = plan_ways(m, has_disk, ways), process = plan_process(m);
-    size_t i;
+    const size_t n = plan_ways(m, has_disk, ways);
+    size_t i, process;
 
+    if (plan_process(m, &process)) return 1;
+    if (m->team->rank) return 0;
     printf("%-52s %9s %10s %10s %9s %9s\n", "way (rows of head, of MLP at a time)", "least GB", "recomputed", "most GB",
            "disk GB", "GB a step");
     for (i = 0; i < n; ++i) {

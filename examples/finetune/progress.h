@@ -1,7 +1,8 @@
 /* progress.h - a run that is stopped goes on: what decides the next bit is saved in a folder of its own beside OUT.
 
    In memory   weights, states and the number of the step, every so many steps and at Ctrl-C, by memopt_save.
-   On a disk   the store itself, which has each step as a whole or not at all, goes on.
+   On a disk   the store itself, which has each step as a whole or not at all, goes on. Several ranks have a store each
+               and save what is in them, as one of them may be a step behind.
    Settings    What decides the bits of a run is a text in that folder. A run that would go on in another way is
                refused, with the line that differs. */
 #ifndef FINETUNE_PROGRESS_H
@@ -100,15 +101,14 @@ static int progress_list(progress *p) {
     p->items[p->save.item_count++].data = &p->step;
     p->save.items = p->items;
     p->save.tile = SAVE_TILE;
-    p->save.path = p->folder;
     p->save.lock = p->lock;
-    p->save.error = &m->why.error;
     return 0;
 }
 
 /* Nobody else works in this run's folder. */
 static int progress_lock(progress *p) {
     p->save.path = p->folder;
+    p->save.comm = p->m->team->comm;
     p->save.error = &p->m->why.error;
     return failed(&p->m->why, p->folder, memopt_save_lock_open(&p->save, &p->lock));
 }
@@ -119,7 +119,7 @@ static int progress_resume(progress *p, int *is_there) {
     memopt_status s;
 
     *is_there = 0;
-    if (p->m->slow) {
+    if (model_is_in_store(p->m)) {
         const uint64_t step = memopt_store_get_stats(p->m->store).step;
 
         *is_there = step != MEMOPT_STORE_NO_STEP;
@@ -137,7 +137,7 @@ static int progress_resume(progress *p, int *is_there) {
 }
 
 static int progress_write(progress *p) {
-    if (p->m->slow) return 0; /* each step is there */
+    if (model_is_in_store(p->m)) return 0; /* each step is there */
     p->save.step = p->step;
     return failed(&p->m->why, p->folder, memopt_save_write(&p->save));
 }
@@ -175,7 +175,7 @@ static void progress_remove(progress *p, const memopt_host *host) {
 
     memopt_store_destroy(p->m->store);
     p->m->store = NULL;
-    if (p->m->slow) (void)f->remove_fn(f->user, p->store);
+    if (model_is_in_store(p->m)) (void)f->remove_fn(f->user, p->store);
     memopt_save_lock_close(p->lock);
     p->lock = NULL;
     (void)f->list_dir_fn(f->user, p->folder, progress_remove_name, &w);

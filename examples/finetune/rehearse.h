@@ -48,17 +48,19 @@ static int rehearsal_load(model *m, void *user, uint64_t step, size_t unit) {
 
 static int rehearsal_steps(model *few, rehearsal *r) {
     const double begin = seconds_now();
-    double loss;
+    double loss, taken = 0; /* by any rank: all make as many steps */
     int i;
 
     few->told_fn = rehearsal_told;
     few->told_user = r;
-    for (i = 0; i < REHEARSED_STEPS && (i < 1 || seconds_now() - begin < REHEARSED_SECONDS); ++i) {
+    for (i = 0; i < REHEARSED_STEPS && taken < REHEARSED_SECONDS; ++i) {
         const double start = seconds_now();
 
         memset(r, 0, sizeof *r);
         if (model_step(few, (uint64_t)i + 1, 0, rehearsal_load, r, &loss)) return 1;
         r->whole = seconds_now() - start;
+        taken = seconds_now() - begin;
+        if (team_most(few->team, &few->why, &taken)) return 1;
     }
     return 0;
 }
@@ -80,7 +82,7 @@ static double rehearsal_seconds(const rehearsal *r, const model *m, const model 
 /* The seconds of a step of `m`, which is planned by `w`. store: where a file of the store may lie for a while. 0 where
    the model is hardly larger than what is rehearsed. */
 static int rehearse(model *m, const way *w, const char *store, double *seconds) {
-    static model few;
+    model few;
     rehearsal r;
     size_t least;
     int wrong;
@@ -90,11 +92,12 @@ static int rehearse(model *m, const way *w, const char *store, double *seconds) 
     memset(&few, 0, sizeof few);
     few.threads = m->threads;
     few.folder = m->folder;
+    few.team = m->team;
     model_shape(&few, m->o, m->config, &m->shape);
     few.layers = REHEARSED_LAYERS;
     wrong = model_open_tables(&few) || plan_describe(&few, w) || model_plan(&few, m->planned, &least)
-         || model_open(&few, store, 0) || (few.frozen_bytes && few.frozen_stays && frozen_bring_all(&few))
-         || model_read_weights(&few) || rehearsal_steps(&few, &r);
+         || model_open(&few, store, 0) || (few.frozen_bytes && few.frozen_stays && frozen_bring_all(&few));
+    wrong = team_wrong(few.team, &few.why, wrong) || model_read_weights(&few) || rehearsal_steps(&few, &r);
     if (!wrong) *seconds = rehearsal_seconds(&r, m, &few);
     model_close(&few);
     if (m->slow) (void)remove(store);

@@ -330,13 +330,13 @@ static memopt_type folder_type(const memopt_tensor *x) {
                                         : MEMOPT_TYPE_BF16;
 }
 
-/* Between types, by float32; rounded to nearest. */
+/* Between types, by float32; rounded to nearest. In place, where nothing is to change. */
 static memopt_status convert(void *to, memopt_type to_type, const void *from, memopt_type from_type, size_t n,
                              float *room) {
     memopt_status s = MEMOPT_OK;
     const float *middle = room;
 
-    if (to_type == from_type) return memcpy(to, from, n * memopt_type_bytes(to_type)), MEMOPT_OK;
+    if (to_type == from_type) return MEMOPT_OK;
     if (from_type == MEMOPT_TYPE_F32) middle = (const float *)from;
     else if (from_type == MEMOPT_TYPE_BF16) s = memopt_f32_from_bf16(room, (const uint16_t *)from, n, NULL);
     else s = memopt_f32_from_f16(room, (const uint16_t *)from, n, NULL);
@@ -346,16 +346,21 @@ static memopt_status convert(void *to, memopt_type to_type, const void *from, me
     return memcpy(to, middle, n * sizeof *middle), MEMOPT_OK;
 }
 
+enum { FINITE_BLOCK = 256 /* looked at together: compilers have vectors for that */ };
+
 static int are_finite(const unsigned char *x, memopt_type type, size_t n) { /* BF16 or F32 */
-    size_t i;
+    const size_t bytes = memopt_type_bytes(type);
+    size_t at, i;
 
-    for (i = 0; i < n; ++i) {
-        uint32_t whole = 0;
-        uint16_t half = 0;
+    for (at = 0; at < n; at += FINITE_BLOCK) {
+        const size_t count = n - at < FINITE_BLOCK ? n - at : (size_t)FINITE_BLOCK;
+        uint32_t whole[FINITE_BLOCK] = { 0 }, bad = 0;
+        uint16_t half[FINITE_BLOCK] = { 0 };
 
-        if (type == MEMOPT_TYPE_F32) memcpy(&whole, x + i * sizeof whole, sizeof whole);
-        else memcpy(&half, x + i * sizeof half, sizeof half);
-        if ((whole & 0x7f800000u) == 0x7f800000u || (half & 0x7f80u) == 0x7f80u) return 0;
+        memcpy(type == MEMOPT_TYPE_F32 ? (void *)whole : (void *)half, x + at * bytes, count * bytes);
+        for (i = 0; i < FINITE_BLOCK; ++i)
+            bad |= (uint32_t)((whole[i] & 0x7f800000u) == 0x7f800000u) | (uint32_t)((half[i] & 0x7f80u) == 0x7f80u);
+        if (bad) return 0;
     }
     return 1;
 }
@@ -380,18 +385,18 @@ static memopt_status folder_move_some(folder *f, const folder_piece *p, uint64_t
     const size_t bytes = memopt_type_bytes(own);
     const uint64_t offset = at * bytes + (writes ? p->file->out_begin + p->file->list[p->index].begin
                                                  : p->file->header->data_begin + x->begin);
-    unsigned char *side = stride == 1 ? ours : f->in_memory.bytes;
+    unsigned char *side = stride == 1 ? ours : f->in_memory.bytes, *raw = own == type ? side : f->in_file.bytes;
     size_t got = 0;
     memopt_status s;
 
     if (writes) {
         if (stride > 1) gather(ours, stride, memopt_type_bytes(type), side, n, 0);
-        s = convert(f->in_file.bytes, own, side, type, n, f->room);
-        return s ? s : files->write_fn(files->user, p->file->out, offset, f->in_file.bytes, n * bytes);
+        s = convert(raw, own, side, type, n, f->room);
+        return s ? s : files->write_fn(files->user, p->file->out, offset, raw, n * bytes);
     }
-    s = files->read_fn(files->user, p->file->in, offset, f->in_file.bytes, n * bytes, &got);
+    s = files->read_fn(files->user, p->file->in, offset, raw, n * bytes, &got);
     if (!s && got < n * bytes) return refuse(f->why, "%s is shorter than it was", p->file->name), MEMOPT_ERR_IO;
-    if (!s) s = convert(side, type, f->in_file.bytes, own, n, f->room);
+    if (!s) s = convert(side, type, raw, own, n, f->room);
     if (!s && !are_finite(side, type, n))
         return refuse(f->why, "%s has elements that are not finite", x->name), MEMOPT_ERR_IO;
     if (!s && stride > 1) gather(ours, stride, memopt_type_bytes(type), side, n, 1);

@@ -100,7 +100,7 @@ static int rehearse(model *m, const way *w, const char *store, double *seconds) 
     wrong = team_wrong(few.team, &few.why, wrong) || model_read_weights(&few) || rehearsal_steps(&few, &r);
     if (!wrong) *seconds = rehearsal_seconds(&r, m, &few);
     model_close(&few);
-    if (m->slow) (void)remove(store);
+    if (model_is_in_store(m)) (void)remove(store);
     return wrong && refuse(&m->why, "%s", few.why.text);
 }
 #endif

@@ -289,7 +289,7 @@ def run(*arguments, limit=None):
     def small_disk():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=60, errors="replace",
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=600, errors="replace",
                           preexec_fn=small_disk if limit else None)
 
 

@@ -4970,9 +4970,26 @@ CU_DEVICE int optim_adam_tells(const memopt_i_update_rule &r) {
     return !r.coupled && memopt_i_times(memopt_i_times(r.g2, r.limit), r.limit) > optim_power(100);
 }
 
+/* Where numbers are out of the range above: are those zeros alone? Of m, which is a dividend, only 0 and not -0, whose
+   quotient by the instructions above is 0. Where v is 0 eps is the divisor. */
+template <int N> CU_DEVICE int optim_adam_zeros(const memopt_i_update_rule &r, const float *m, const float *v) {
+    int fine = (int)(r.eps >= optim_power(-60));
+    int e;
+
+    CU_UNROLL for (e = 0; e < N; ++e) {
+        fine &= (int)(memopt_i_float_bits(m[e]) == 0) | optim_within(fabsf(m[e]), fabsf(m[e]), optim_power(-60),
+                                                                     optim_power(60));
+        fine &= (int)(memopt_i_float_bits(v[e]) == 0) | optim_within(v[e], v[e], optim_power(-100), optim_power(100));
+    }
+    return fine;
+}
+
+/* The range of numbers: OPTIM_MIDDLE where all are in it, v within 2^-100 and 2^100, as its root is within 2^-50 and
+   2^50 then; OPTIM_ZEROS where those that are not are 0, as of frozen rows, unused ids and padding. */
+enum { OPTIM_OUTSIDE, OPTIM_MIDDLE, OPTIM_ZEROS };
+
 /* memopt_i_v1_moments() and _update() of N elements side by side, in two halves, by a rule that is known. The first
-   returns 0 where a number is out of the range above: v within 2^-100 and 2^100 has its root within 2^-50 and 2^50. A
-   NaN of m may pass: it comes out as one. m, v: v is not its root yet. */
+   returns the range of what it made. A NaN of m may pass: it comes out as one. m, v: v is not its root yet. */
 template <int N>
 CU_DEVICE int optim_adam_moments(const memopt_i_update_rule &r, const optim_element *one, float *m, float *v) {
     const float b1 = memopt_i_times(r.b1, one->scale_m);
@@ -4991,17 +5008,18 @@ CU_DEVICE int optim_adam_moments(const memopt_i_update_rule &r, const optim_elem
             v[e] = fmaf(t, t, x);
         } else v[e] = fmaf(b2, t, x);
     }
-    return optim_within(optim_minimum<N>(m), optim_maximum<N>(m), optim_power(-60), optim_power(60))
-         & (int)(optim_minimum_bits<N>(v) >= memopt_i_float_bits(optim_power(-100)))
-         & (int)(optim_maximum_bits<N>(v) <= memopt_i_float_bits(optim_power(100)));
+    if (optim_within(optim_minimum<N>(m), optim_maximum<N>(m), optim_power(-60), optim_power(60))
+        & (int)(optim_minimum_bits<N>(v) >= memopt_i_float_bits(optim_power(-100)))
+        & (int)(optim_maximum_bits<N>(v) <= memopt_i_float_bits(optim_power(100)))) return OPTIM_MIDDLE;
+    return optim_adam_zeros<N>(r, m, v) ? OPTIM_ZEROS : OPTIM_OUTSIDE;
 }
 
-template <int N>
+template <int N, int RANGE>
 CU_DEVICE void optim_adam_update(const memopt_i_update_rule &r, optim_element *one, const float *m, const float *v) {
     int e;
 
     CU_UNROLL for (e = 0; e < N; ++e) {
-        const float root = optim_root(v[e]);
+        const float root = RANGE == OPTIM_ZEROS && v[e] == 0 ? 0 : optim_root(v[e]);
         const float u = optim_quotient(m[e], fmaf(root, r.ic2, r.eps));
 
         one[e].m = m[e];
@@ -5052,6 +5070,7 @@ CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_tabl
     optim_element one[4];
     float w[4], g[4], m[4], v[4];
     unsigned skipped = 0;
+    int found = OPTIM_OUTSIDE;
     int fine, e;
 
     if (KIND != OPTIM_MUON) optim_weights4(w, format, raw);
@@ -5086,8 +5105,10 @@ CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_tabl
     }
     fine = memopt_i_v1_finite(g, 4, rule.limit);
     if (rule.weight_limit > 0) fine &= memopt_i_v1_finite(w, 4, rule.weight_limit);
-    if (kind == OPTIM_ADAM && quick && fine && optim_adam_moments<4>(rule, one, m, v))
-        optim_adam_update<4>(rule, one, m, v); /* almost always: there is no branch between the four */
+    if (kind == OPTIM_ADAM && quick && fine) found = optim_adam_moments<4>(rule, one, m, v);
+    if (found == OPTIM_MIDDLE)
+        optim_adam_update<4, OPTIM_MIDDLE>(rule, one, m, v); /* almost always: there is no branch between the four */
+    else if (found == OPTIM_ZEROS) optim_adam_update<4, OPTIM_ZEROS>(rule, one, m, v);
     else if (KIND != OPTIM_ANY) {
         CU_UNROLL for (e = 0; e < 4; ++e) {
             if (fine || !optim_refused(rule, g[e], w[e])) optim_one<KIND>(rule, &one[e]);
@@ -5343,13 +5364,16 @@ CU_DEVICE void optim_coded8(optim_four *x, const optim_raw *raw, const optim_tab
         one[e].scale_v = absmax[1];
         one[e].root = 1;
     }
-    if (!optim_adam_moments<8>(rule, one, m, v)) {
+    const int found = optim_adam_moments<8>(rule, one, m, v);
+    if (found == OPTIM_OUTSIDE) {
         CU_UNROLL for (e = 0; e < 2; ++e)
             optim_coded4<KIND, OPTIM_8BIT, FORM>(x + e, raw[e], t, k, rule, i, OPTIM_APART * (unsigned)e, OPTIM_WHOLE,
                                                  level, absmax, 0);
         return;
     }
-    optim_adam_update<8>(rule, one, m, v); /* almost always: there is no branch between the eight */
+    if (found == OPTIM_MIDDLE)
+        optim_adam_update<8, OPTIM_MIDDLE>(rule, one, m, v); /* almost always: there is no branch between the eight */
+    else optim_adam_update<8, OPTIM_ZEROS>(rule, one, m, v);
     CU_UNROLL for (e = 0; e < 8; ++e) {
         w[e] = one[e].w;
         x[e / 4].m[e % 4] = one[e].m;
@@ -14313,26 +14337,42 @@ static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t
 }
 
 /* ---- backward ---- */
-/* sum(dO O) of a row: a warp each. */
-template <typename T> static __global__ void __launch_bounds__(256) flash_mean_kernel(flash_state t, size_t rows) {
-    const size_t at = (size_t)blockIdx.x * 8 + threadIdx.x / 32; /* of the statistics */
-    float sum = 0;
-
-    if (at >= rows) return;
+/* sum(dO O) of eight columns of a row, `at` in the order of statistics. */
+template <typename T> CU_DEVICE float flash_mean_eight(const flash_state &t, size_t at, size_t column) {
     const size_t documents = t.a.documents;
     const size_t sequence = documents ? flash_document<0>(t, at / t.a.heads) : at / t.a.length / t.a.heads;
     const size_t start = documents ? t.a.starts[sequence] : sequence * t.a.length;
     const size_t length = documents ? t.a.starts[sequence + 1] - start : t.a.length;
     const size_t row = (at - start * t.a.heads) % length;
     const size_t head = (at - start * t.a.heads) / length;
-    const size_t first = (start + row) * t.a.output_stride + head * t.a.width;
+    const size_t first = (start + row) * t.a.output_stride + head * t.a.width + column;
     const T *output = (const T *)t.a.output + first;
     const T *grads = (const T *)t.a.grad_output + first;
-    if (!t.a.lengths || row < t.a.lengths[sequence])
-        for (size_t i = threadIdx.x % 32; i < t.a.width; i += 32)
-            sum = fmaf(load_one(output + i), load_one(grads + i), sum);
-    for (int i = 16; i; i /= 2) sum += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, sum, i);
-    if (threadIdx.x % 32 == 0) t.means[at] = sum;
+    T x[8] = {}, y[8] = {};
+    float sum = 0;
+
+    if (column >= t.a.width || (t.a.lengths && row >= t.a.lengths[sequence])) return 0;
+    if (t.wide) {
+        const uint4 both[2] = { *(const uint4 *)(const void *)output, *(const uint4 *)(const void *)grads };
+
+        memcpy(x, &both[0], sizeof x);
+        memcpy(y, &both[1], sizeof y);
+    } else CU_UNROLL for (int i = 0; i < 8; ++i) if (column + i < t.a.width) {
+        x[i] = output[i];
+        y[i] = grads[i];
+    }
+    CU_UNROLL for (int i = 0; i < 8; ++i) sum = fmaf(load_one(x + i), load_one(y + i), sum);
+    return sum;
+}
+
+/* Of whole rows, by as many neighbouring lanes as they have eights: 8 or 16. */
+template <typename T> static __global__ void __launch_bounds__(256) flash_mean_kernel(flash_state t, size_t rows) {
+    const unsigned lanes = t.a.width > 64 ? 16 : 8;
+    const size_t at = (size_t)blockIdx.x * (256 / lanes) + threadIdx.x / lanes;
+    float sum = at < rows ? flash_mean_eight<T>(t, at, threadIdx.x % lanes * 8) : 0;
+
+    for (unsigned i = lanes / 2; i; i /= 2) sum += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, sum, (int)i);
+    if (at < rows && threadIdx.x % lanes == 0) t.means[at] = sum;
 }
 
 /* -statistic * scale and sum(P dP) of a row; zeros where it is not in use. */
@@ -15517,7 +15557,7 @@ template <typename T> static status_t flash_means(const attention_task *t) {
     const size_t rows = t->a.batch * t->a.heads * t->a.length;
     const flash_state k = flash_task(t);
 
-    return CU_RUN(flash_mean_kernel<T>, memopt_i_ceil_div(rows, 8), 256, 0, t->stream, k, rows);
+    return CU_RUN(flash_mean_kernel<T>, memopt_i_ceil_div(rows, t->a.width > 64 ? 16 : 32), 256, 0, t->stream, k, rows);
 }
 
 template <typename T, int D> static status_t flash_any(const attention_task *t) {

@@ -1380,6 +1380,44 @@ static void cuda_optim_refused(void) {
         test_device_free(0);
     }
 }
+/* Four of AdamW side by side, among them zeros: one after another, the formulas of memopt.h give the same bits; and zeros,
+   as of frozen rows, unused ids and padding, are no reason to leave them. */
+#ifndef __CUDACC__
+static void cuda_optim_zeros(void) {
+    using namespace memopt_i_cuda;
+    static const float kinds[] = { 0, 0, 1, -0.0f, 1e-19f, 1e-33f };
+    memopt_i_update_rule r; uint64_t seed = 71; int turn, e, taken = 0;
+    for (turn = 0; turn < 20000; ++turn) {
+        const int no_eps = turn % 5 == 4, whole = turn % 2; /* whole: of the first three kinds */
+        optim_element one[4], other[4]; float m[4], v[4]; int range, odd = 0, zero = 0;
+        memset(&r, 0, sizeof r); memset(one, 0, sizeof one);
+        r.b1 = 0.9f; r.g1 = 0.1f; r.b2 = 0.999f; r.g2 = 0.031622777f; r.factor = 1; r.decay = 1 - 1e-3f; r.step = 1e-2f; r.ic1 = 1;
+        r.ic2 = 3; r.eps = no_eps ? 0 : 1e-8f; r.limit = 3.4e38f; r.decay_after = turn % 3 == 0;
+        for (e = 0; e < 4; ++e) {
+            const float kind_m = kinds[test_random(&seed) % (whole ? 3 : 6)], kind_g = kinds[test_random(&seed) % (whole ? 3 : 6)];
+            one[e].m = kind_m * cuda_optim_value(3, (uint64_t)turn, (uint64_t)e);
+            one[e].v = kinds[test_random(&seed) % (whole ? 3 : 6)] * fabsf(cuda_optim_value(4, (uint64_t)turn, (uint64_t)e)) + 0.0f;
+            one[e].g = kind_g * cuda_optim_value(5, (uint64_t)turn, (uint64_t)e);
+            one[e].w = kinds[test_random(&seed) % 4] * cuda_optim_value(6, (uint64_t)turn, (uint64_t)e);
+            if (whole) { one[e].m += 0.0f; one[e].g += 0.0f; } /* no -0 */
+            one[e].scale_m = one[e].scale_v = 1; one[e].root = turn % 4 < 2; one[e].first = 1;
+        }
+        memcpy(other, one, sizeof one);
+        range = optim_adam_moments<4>(r, one, m, v);
+        for (e = 0; e < 4; ++e) { zero |= m[e] == 0 || v[e] == 0; odd |= fabsf(m[e]) < 1e-10f && m[e] != 0; odd |= v[e] < 1e-20f && v[e] != 0; }
+        if (!odd && whole) CHECK_AT(range == (!zero ? OPTIM_MIDDLE : no_eps ? OPTIM_OUTSIDE : OPTIM_ZEROS), turn);
+        if (range == OPTIM_OUTSIDE) continue;
+        ++taken;
+        if (range == OPTIM_MIDDLE) optim_adam_update<4, OPTIM_MIDDLE>(r, one, m, v); else optim_adam_update<4, OPTIM_ZEROS>(r, one, m, v);
+        for (e = 0; e < 4; ++e) {
+            optim_one<OPTIM_ADAM>(r, &other[e]);
+            CHECK_AT(memopt_i_float_bits(one[e].w) == memopt_i_float_bits(other[e].w) && memopt_i_float_bits(one[e].m) == memopt_i_float_bits(other[e].m)
+                     && memopt_i_float_bits(one[e].v) == memopt_i_float_bits(other[e].v), turn);
+        }
+    }
+    CHECK(taken > 5000);
+}
+#endif
 static void test_cuda_optim(void) {
     RUN(cuda_optim_all_formats);
     RUN(cuda_optim_blocks);
@@ -1412,6 +1450,9 @@ static void test_cuda_optim(void) {
     RUN(cuda_optim_refused);
     RUN(cuda_optim_empty);
     RUN(cuda_optim_uncut);
+#ifndef __CUDACC__
+    RUN(cuda_optim_zeros);
+#endif
 }
 #ifndef TEST_COMBINED
 int main(void) { test_cuda_optim(); return test_totals(); }

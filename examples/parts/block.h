@@ -9,9 +9,11 @@
                       GELU MLP    4                        5, and 8 bytes a row
                       gated MLP   8                        5, and 8 bytes a row
                   Scratch of the operators comes on top (mostly the gemm's), and the gradients of the part's weights
-                  where it has no array for them. The gradient of the residual stream is turned in place: one plane,
-                  whatever the depth. Of a block that ends a chain the gradient that you hand in is written over; set
-                  grad_in_place of its segment to 0 to keep it. With mlp_chunk rows at a time the MLP keeps nothing
+                  where it has no array for them. On a card attention of 16 bits keeps 4 bytes for each row and head
+                  more, and its scratch is 4 planes: below the MLP's.
+                  The gradient of the residual stream is turned in place: one plane, whatever the depth. Of a block that
+                  ends a chain the gradient that you hand in is written over; set grad_in_place of its segment to 0 to
+                  keep it. With mlp_chunk rows at a time the MLP keeps nothing
                   beside its output, and its scratch is 9 or 13 planes of so many rows.
                   With adapters: 4 bytes for each row and number of the rank (of each piece) more in forward's
                   scratch, 8 in backward's.
@@ -187,6 +189,17 @@ static inline memopt_attention transformer_attention(const transformer *t, void 
     return a;
 }
 
+/* Statistics of rows, where attention has a use for them: they are kept with the attended rows. */
+static inline int transformer_take_attention_statistics(const transformer_work *w, memopt_attention *a) {
+    const transformer *t = w->shape;
+
+    if (t->attention || !transformer_keeps_statistics(&t->ops, a)) return 0;
+    a->online = 1;
+    if (w->call->saves)
+        a->statistics = (float *)memopt_tape_take(w->call, MEMOPT_TAPE_SAVED, w->rows * t->heads * sizeof(float));
+    return 1;
+}
+
 static inline memopt_status transformer_attention_forward(const memopt_tape_call *call) {
     transformer_work w = transformer_begin(call, transformer_attention_tensors, 0);
     const transformer *t = w.shape;
@@ -202,6 +215,7 @@ static inline memopt_status transformer_attention_forward(const memopt_tape_call
 
     if (!t->head_width && t->heads && t->width % t->heads)
         return transformer_refuse(call, "heads do not divide the width");
+    (void)transformer_take_attention_statistics(&w, &attention);
     if (t->attention) t->attention->take_fn(call, &attention, room);
     transformer_take_low(&w);
     w.ops = memopt_ops_in(call, &t->ops);
@@ -229,6 +243,8 @@ static inline memopt_status transformer_attention_backward(const memopt_tape_cal
                                                 2 * w.rows * transformer_normed_heads(t) * sizeof(float));
     memopt_rotary rotary = transformer_rotary(t);
     memopt_attention attention = transformer_attention(t, turned, qkv);
+    const int kept = transformer_take_attention_statistics(&w, &attention);
+    void *grad_attended = kept ? transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_attended_width(t)) : attended;
     void *room[2] = { NULL, NULL };
     const void *grad;
     memopt_status s;
@@ -236,13 +252,14 @@ static inline memopt_status transformer_attention_backward(const memopt_tape_cal
     if (t->attention) t->attention->take_fn(call, &attention, room);
     transformer_take_low(&w);
     w.ops = memopt_ops_in(call, &t->ops);
-    s = transformer_half_backward(&w, grad_qkv, &grad); /* attended becomes its own gradient: */
-    if (!s) s = transformer_linear_backward(&w, TRANSFORMER_PROJECT, attended, grad, attended);
+    s = transformer_half_backward(&w, grad_qkv, &grad); /* attended becomes its own gradient, unless it is kept: */
+    if (!s) s = transformer_linear_backward(&w, TRANSFORMER_PROJECT, attended, grad, grad_attended);
     if (!s) s = transformer_heads_forward(&w, qkv, turned, of_heads);
     rotary.input = rotary.output = turned;
     if (!s && t->rotary && t->qk_norm) s = memopt_rotary_forward(&w.ops, &rotary);
     if (s) return s;
-    attention.grad_output = attended;
+    if (kept) attention.output = attended;
+    attention.grad_output = grad_attended;
     attention.grad_queries = grad_qkv;
     attention.grad_keys = transformer_at(grad_qkv, transformer_attended_width(t), t->type);
     attention.grad_values = transformer_at(grad_qkv, transformer_attended_width(t) + transformer_kv_width(t), t->type);

@@ -67,6 +67,11 @@ static inline memopt_status transformer_zero(const transformer_ops *ops, void *t
     return device_told(ops, 0, device_status(cudaMemsetAsync(to, 0, bytes, ops->stream)));
 }
 
+/* ---- attention by tensor cores: its statistics save a backward two products of nine ---- */
+static inline int transformer_keeps_statistics(const transformer_ops *, const memopt_attention *x) {
+    return x->type != MEMOPT_TYPE_F32 && x->width <= 128;
+}
+
 /* ---- not here: the adapters of transformer.h ---- */
 static inline memopt_status adapter_forward(const transformer_ops *ops, const memopt_linear *, const adapter *) {
     return device_told(ops, 0, MEMOPT_ERR_UNSUPPORTED);

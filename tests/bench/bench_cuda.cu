@@ -112,6 +112,15 @@ static const bench_optim_kind bench_optim_kinds[] = {
     { "lamb_f32", MEMOPT_OPTIM_LAMB, MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 44 },
     { "adafactor", MEMOPT_OPTIM_ADAFACTOR, MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 24 },
     { "rmsprop", MEMOPT_OPTIM_RMSPROP, MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 20 } };
+/* As a network has them: no two alike, so that codes differ from lane to lane, and what looks them up is no broadcast. */
+static void bench_optim_gradients(const bench_card *b, const memopt_optim_tensor *t, memopt_type type) {
+    float *const d = (float *)(type == MEMOPT_TYPE_F32 ? (void *)(uintptr_t)t->gradients : bench_device(t->count * 4));
+    bench_check(memopt_cuda_random_normal(d, t->count, 1, 0, 0, b->stream), "gradients");
+    if (type == MEMOPT_TYPE_F32) return;
+    bench_check(memopt_cuda_bf16_from_f32((uint16_t *)(uintptr_t)t->gradients, d, t->count, b->stream), "gradients");
+    bench_runtime(cudaStreamSynchronize(b->stream), "gradients");
+    bench_free(d);
+}
 static void bench_optim(bench_card *b, const bench_optim_kind *k) {
     memopt_optim_tensor t; memopt_optim_desc d; memopt_optim_run run; memopt_optim *o; void *memory, *d_scratch;
     const memopt_optim_group group = memopt_optim_group_default(k->kind); size_t bytes, state, scratch;
@@ -130,6 +139,7 @@ static void bench_optim(bench_card *b, const bench_optim_kind *k) {
     bench_check(memopt_optim_create(&d, memory, bytes, &o), k->name);
     bench_check(memopt_cuda_optim_state_init(o, 0, b->stream), k->name);
     bench_check(memopt_cuda_optim_scratch(o, &scratch), k->name);
+    bench_optim_gradients(b, &t, k->gradients);
     d_scratch = bench_device(scratch);
     run.step = 1; run.groups = &group; run.group_count = 1;
     bench_kernel(b, k->name, t.count, k->bytes * (double)t.count, [&] {

@@ -42,7 +42,7 @@ LANES := $(shell [ ! -r /proc/cpuinfo ] || grep -q avx512_vbmi2 /proc/cpuinfo ||
 export LANES CUDA_TESTS NVCC CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
 
 .DELETE_ON_ERROR:
-.PHONY: header demo-cuda peers-cuda advise-runs frontier seven-b simulator mutants cuda help all adopt demo ranks ladder-124m long-run batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
+.PHONY: header card demo-cuda peers-cuda advise-runs frontier seven-b simulator mutants cuda help all adopt demo ranks ladder-124m long-run batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
 
 help: ## list the targets (this)
 	@echo "memopt $(VERSION): copy memopt.h into your project, nothing needs to be built. Targets:"
@@ -112,6 +112,9 @@ mutants: $(BUILD)/flags ## break header and kernels, a line each, and see the se
 
 cuda: $(BUILD)/test_cuda $(BUILD)/bench_cuda ## with nvcc: the kernels' tests and benches for the card of this machine, and run the tests
 	@$(BUILD)/test_cuda
+
+card: $(foreach program,test bench train_gpt,$(BUILD)/card/$(program)_mma $(BUILD)/card/$(program)_wgmma) ## with nvcc and no card: the programs that `sh tests/card.sh OUT` runs where a card is, and nothing is compiled
+	@du -ch $^ | tail -n 1
 
 demo-cuda: $(BUILD)/train_gpt_cuda ## with nvcc and a card: train GPT-2 124M there, in 16 and 8 bits (ARGS=--help: all switches; --ladder: rung by rung; --dry-run needs no card)
 	@$(BUILD)/train_gpt_cuda --preset gpt2-124m --batch 8 --steps $(or $(STEPS),50) \
@@ -292,13 +295,16 @@ $(BUILD)/simulator/$(1)/%.o: tests/simulator/%.cpp $(SIMULATOR_PARTS) Makefile $
 .PRECIOUS: $(BUILD)/simulator/$(1)/%.o
 $(BUILD)/simulator/$(1)/example_%: examples/%.cu $(patsubst %,$(BUILD)/simulator/$(1)/%.o,simulator cublaslt_mock nccl) memopt_cuda.cu $(COMMON)
 	$$(KIND_$(1)) $$(SIMULATED) $$< -x none $$(filter %.o,$$^) -o $$@
+$(BUILD)/simulator/$(1)/bench_cuda: tests/bench/bench_cuda.cu $(patsubst %,$(BUILD)/simulator/$(1)/%.o,simulator cublaslt_mock) \
+  $(wildcard tests/bench/*.h) memopt_cuda.cu $(COMMON)
+	$$(KIND_$(1)) $$(SIMULATED) $$< -x none $$(filter %.o,$$^) -o $$@
 $(BUILD)/simulator/$(1)/%: tests/%.cu $(patsubst tests/simulator/%.cpp,$(BUILD)/simulator/$(1)/%.o,$(wildcard tests/simulator/*.cpp)) \
   memopt_cuda.cu $(wildcard tests/*.h) $(COMMON)
 	$$(KIND_$(1)) $(SIMULATED) $$< -x none $$(filter %.o,$$^) -o $$@ $$(LIBS_$(1))
 endef
 $(foreach kind,$(SIMULATOR_KINDS),$(eval $(call SIMULATOR_KIND,$(kind))))
 # All kernels, of which it runs few: the time is the compiler's.
-$(BUILD)/simulator/plain/example_cuda: private SIMULATED += -O0
+$(BUILD)/simulator/plain/example_cuda $(BUILD)/simulator/plain/bench_cuda: private SIMULATED += -O0
 $(SIMULATOR_KINDS:%=$(BUILD)/simulator/%/example_train_gpt): private SIMULATED += -DTRAIN_GPT_NCCL
 $(SIMULATOR_KINDS:%=$(BUILD)/simulator/%/example_train_gpt) $(BUILD)/train_gpt_cuda $(BUILD)/train_gpt_nccl: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/nccl.h)
 comma := ,
@@ -315,3 +321,17 @@ $(BUILD)/train_gpt_nccl: examples/train_gpt.cu memopt_cuda.cu $(COMMON)
 	$(NVCC) $(NVCC_FLAGS) -DTRAIN_GPT_NCCL $< -o $@ -lcublasLt -lnccl
 $(BUILD)/bench_cuda: tests/bench/bench_cuda.cu $(wildcard tests/bench/*.h) memopt_cuda.cu $(COMMON)
 	$(NVCC) $(NVCC_FLAGS) $< -o $@ -lcublasLt
+
+# For a card elsewhere, by tests/card.sh: attention by mma.sync, and by wgmma, which sm_90a alone has. As small as they get.
+CARD_mma   := -arch=sm_90
+CARD_wgmma := -arch=sm_90a -DMEMOPT_CUDA_WGMMA
+CARD_FLAGS = -std=c++17 -O2 -I. -Itests -Itests/simulator -Xlinker -s $(shell $(NVCC) --help 2>/dev/null | grep -q -e --compress-mode && echo --compress-mode=size)
+define CARD_PROGRAM # name, variant, source
+$(BUILD)/card/$(1)_$(2): $(3) $(wildcard tests/test_cuda_*.cu tests/*.h tests/simulator/*.h tests/bench/*.h examples/gpt/*.h examples/parts/*.h) memopt_cuda.cu $(COMMON)
+	@mkdir -p $$(@D)
+	$(NVCC) $$(CARD_FLAGS) $$(CARD_$(2)) $$< -o $$@.new -lcublasLt && mv $$@.new $$@
+endef
+$(eval $(call CARD_PROGRAM,test,mma,tests/test_cuda.cu))
+$(eval $(call CARD_PROGRAM,test,wgmma,tests/test_cuda_attention.cu))
+$(foreach variant,mma wgmma,$(eval $(call CARD_PROGRAM,bench,$(variant),tests/bench/bench_cuda.cu)))
+$(foreach variant,mma wgmma,$(eval $(call CARD_PROGRAM,train_gpt,$(variant),examples/train_gpt.cu)))

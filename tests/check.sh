@@ -1052,6 +1052,12 @@ train_gpt_cuda() { # kind: the GPT on a simulated card, beside the CPU's: losses
     $MAKE -s build/train_gpt "build/simulator/$1/example_train_gpt" || fail "does not compile"
     python3 tests/check_train_gpt_cuda.py build/train_gpt "build/simulator/$1/example_train_gpt"
 }
+card() { # tests/card.sh and its page, with the simulator's programs and stand-ins for a card's tools; without a card; cut off
+    can "$CXX" "-x c++"
+    need timeout
+    for program in test_cuda bench_cuda example_train_gpt; do $MAKE -s "build/simulator/plain/$program" || fail "does not compile"; done
+    python3 tests/check_card.py build/simulator/plain
+}
 need_nvcc() { command -v "$NVCC" >/dev/null 2>&1 || skip "no nvcc here: install the CUDA Toolkit, or set NVCC"; }
 cuda() { # architecture...: without a warning, a spill or a local stack; on sm_90, what the hot kernels issue and move
     need_nvcc

@@ -161,6 +161,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "finetune: losses, folders and adapters as transformers and peft have them" "$check finetune_peers"
     row "example save: its model, read by the reference" "$check save_python"
     row "ranks over NCCL, simulated" "$check nccl"
+    row "tests/card.sh, rehearsed on the simulator" "$check card" # whose programs other rows have built by then
     row "examples/adopt: lines, peaks and bits of every stage" "$check adopt"
     row "test_cuda_gemm, simulated, blas" "$check simulated blas test_cuda_gemm"
     row "test_cuda_memory, simulated, cuda12" "$check simulated cuda12 test_cuda_memory"

@@ -1,6 +1,7 @@
 /* bench_cuda.cu - every kernel on a card: the rate at which it moves the bytes that it has to move, against a copy from
    device to device of as many bytes, taken in turn with it in the same run. Medians over rounds; --json for scripts,
-   --quick for few rounds, or a word that names must begin with. Without a card it says SKIP and why.
+   --quick for few rounds, --tiny for sizes that only show that all of it runs (the simulator's), or words one of which
+   a name must begin with. Without a card it says SKIP and why.
 
    The limit of a product is cuBLASLt called bare: the same descriptors, algorithm and operands, nothing else. */
 #define MEMOPT_CUDA_STATIC
@@ -8,11 +9,14 @@
 #include "bench.h"
 
 enum { BENCH_ROUNDS = 15 };
-#define BENCH_ELEMENTS ((size_t)64 << 20)
+static int bench_tiny;
+static size_t bench_size(size_t usual, size_t tiny) { return bench_tiny ? tiny : usual; }
+#define BENCH_ELEMENTS bench_size((size_t)64 << 20, (size_t)32 << 10)
+#define BENCH_SIDE bench_size(8192, 64) /* of a square matrix */
 typedef struct bench_card {
     bench       table;
-    const char *only;          /* NULL, or what names begin with */
-    int         rounds;
+    char      **only;          /* what names begin with; none: all are wanted */
+    int         only_count, rounds;
     cudaStream_t stream;
     cudaEvent_t begin, end;
     char       *d_from, *d_to; /* of the copy */
@@ -31,6 +35,13 @@ static void *bench_device(size_t bytes) { /* about 1 in every float, whatever th
     bench_runtime(cudaMemset(d, 0x3c, bytes), "cudaMemset");
     return d;
 }
+static int bench_wanted(const bench_card *b, const char *name) {
+    int i;
+
+    for (i = 0; i < b->only_count; ++i)
+        if (!strncmp(name, b->only[i], strlen(b->only[i]))) return 1;
+    return !b->only_count;
+}
 static void bench_free(void *d) { bench_runtime(cudaFree(d), "cudaFree"); }
 
 /* Milliseconds of `repeats` calls of a thing. */
@@ -47,7 +58,7 @@ template <typename F> static double bench_time(const bench_card *b, int repeats,
 template <typename F, typename G>
 static void bench_pair(bench_card *b, const char *name, size_t n, double bytes, F thing, G limit) {
     double own[BENCH_ROUNDS], other[BENCH_ROUNDS]; int i;
-    if (b->only && strncmp(name, b->only, strlen(b->only))) return;
+    if (!bench_wanted(b, name)) return;
     thing(); limit(); thing(); limit();
     for (i = 0; i < b->rounds; ++i) { own[i] = bench_time(b, 4, thing); other[i] = bench_time(b, 4, limit); }
     if (bytes > 0)
@@ -125,7 +136,7 @@ static void bench_optim(bench_card *b, const bench_optim_kind *k) {
     memopt_optim_tensor t; memopt_optim_desc d; memopt_optim_run run; memopt_optim *o; void *memory, *d_scratch;
     const memopt_optim_group group = memopt_optim_group_default(k->kind); size_t bytes, state, scratch;
     memset(&t, 0, sizeof t); memset(&d, 0, sizeof d); memset(&run, 0, sizeof run);
-    if (b->only && strncmp(k->name, b->only, strlen(b->only))) return;
+    if (!bench_wanted(b, k->name)) return;
     t.count = BENCH_ELEMENTS; t.columns = 8192;
     t.weights = bench_device(t.count * 4); t.extra = bench_device(t.count * 2); t.gradients = bench_device(t.count * 4);
     if (k->weights == MEMOPT_I_WEIGHTS_F32 || k->weights == MEMOPT_I_WEIGHTS_BF16) { bench_free(t.extra); t.extra = NULL; }
@@ -156,7 +167,7 @@ static void bench_offload(bench_card *b, const char *name, memopt_state_format f
     const memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW); size_t object, state, scratch;
     void *memory, *d_scratch, *d_all, *d_back, *down; cudaStream_t other; cudaEvent_t both;
     memset(&t, 0, sizeof t); memset(&d, 0, sizeof d); memset(&run, 0, sizeof run); memset(&away, 0, sizeof away);
-    if (b->only && strncmp(name, b->only, strlen(b->only))) return;
+    if (!bench_wanted(b, name)) return;
     t.count = BENCH_ELEMENTS; t.weights = bench_device(t.count * 4); t.gradients = bench_device(t.count * 4);
     d.state = format; d.tensors = &t; d.tensor_count = 1;
     bench_check(memopt_optim_bytes(&d, &object), name);
@@ -306,7 +317,7 @@ static memopt_cuda_gemm *bench_gemm(void **memory, void **d_workspace) {
     return gemm;
 }
 static void bench_linear(bench_card *b) {
-    const size_t n = 8192; const float one = 1, zero = 0; void *memory, *d_workspace; memopt_linear plain, biased, lively;
+    const size_t n = BENCH_SIDE; const float one = 1, zero = 0; void *memory, *d_workspace; memopt_linear plain, biased, lively;
     void *x = bench_device(n * n * 2), *w = bench_device(n * n * 2), *y = bench_device(n * n * 2);
     void *bias = bench_device(n * 2); memopt_cuda_ops ops; bench_bare bare; const cudaStream_t s = b->stream;
     memset(&ops, 0, sizeof ops); memset(&plain, 0, sizeof plain);
@@ -387,7 +398,7 @@ static void bench_matrix_close(bench_matrix *m) {
 }
 static void bench_muon(bench_card *b, const char *name) {
     const memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_MUON);
-    const size_t n = 8192;
+    const size_t n = BENCH_SIDE;
     const float one = 1;
     const float zero = 0;
     memopt_optim_run run;
@@ -395,7 +406,7 @@ static void bench_muon(bench_card *b, const char *name) {
     bench_bare bare;
     void *product;
 
-    if (b->only && strncmp(name, b->only, strlen(b->only))) return;
+    if (!bench_wanted(b, name)) return;
     bench_matrix_open(&m, name, n, b->stream);
     bench_bare_open(&bare, n);
     product = bench_device(n * n * 2);
@@ -419,10 +430,10 @@ static void bench_muon(bench_card *b, const char *name) {
 /* Attention of 4,096 rows against bare products of as many operations, 2 of 8192^3 in forward, 5 in backward: making scores
    again, and the half of a diagonal tile that a mask throws away, are not counted. */
 static void bench_attention(bench_card *b, const char *forward, const char *backward, size_t width, int causal) {
-    const size_t n = 8192, length = 4096, heads = 16, batch = n * 4 * (causal ? 2 : 1) / width / heads, each = batch * length * heads * width;
+    const size_t n = BENCH_SIDE, length = bench_size(4096, 128), heads = bench_size(16, 1), batch = n * 4 * (causal ? 2 : 1) / width / heads, each = batch * length * heads * width;
     const float one = 1, zero = 0; const cudaStream_t s = b->stream; memopt_attention x; memopt_cuda_ops ops; bench_bare bare; void *all[8]; size_t i;
-    float *random; void *product, *memory, *d_workspace; const auto wanted = [&](const char *name) { return !b->only || !strncmp(name, b->only, strlen(b->only)); };
-    if (!wanted(forward) && !wanted(backward)) return;
+    float *random; void *product, *memory, *d_workspace;
+    if (!bench_wanted(b, forward) && !bench_wanted(b, backward)) return;
     memset(&x, 0, sizeof x); memset(&ops, 0, sizeof ops);
     ops.gemm = bench_gemm(&memory, &d_workspace);
     random = (float *)bench_device(each * 4); product = bench_device(n * n * 2);
@@ -449,10 +460,10 @@ static void bench_attention(bench_card *b, const char *forward, const char *back
 }
 /* By chunks against all rows at once. The limit has the memory for whole logits. */
 static void bench_head(bench_card *b) {
-    const size_t rows = 32768, width = 4096, vocabulary = 128256; memopt_head chunked, whole; memopt_cuda_ops ops, wide;
+    const size_t rows = bench_size(32768, 64), width = bench_size(4096, 64), vocabulary = bench_size(128256, 512); memopt_head chunked, whole; memopt_cuda_ops ops, wide;
     void *memory, *d_workspace; size_t bytes, i; memopt_loss *d_loss = (memopt_loss *)bench_device(sizeof *d_loss);
     int32_t *targets = (int32_t *)malloc(rows * 4); const cudaStream_t s = b->stream;
-    if (b->only && strncmp("head_chunked", b->only, strlen(b->only))) { free(targets); bench_free(d_loss); return; }
+    if (!bench_wanted(b, "head_chunked")) { free(targets); bench_free(d_loss); return; }
     memset(&chunked, 0, sizeof chunked); memset(&ops, 0, sizeof ops);
     ops.gemm = bench_gemm(&memory, &d_workspace);
     chunked.rows = rows; chunked.width = width; chunked.vocabulary = vocabulary;
@@ -486,16 +497,21 @@ int main(int argc, char **argv) {
     }
     memset(&b, 0, sizeof b);
     b.rounds = BENCH_ROUNDS;
+    b.only = (char **)calloc((size_t)argc, sizeof *b.only);
+    if (!b.only) return 1;
     for (i = 1; i < argc; ++i) {
         if (!strcmp(argv[i], "--quick")) b.rounds = 3;
-        else if (strcmp(argv[i], "--json")) b.only = argv[i];
-        else { char *swap = argv[1]; argv[1] = argv[i]; argv[i] = swap; }
+        else if (!strcmp(argv[i], "--tiny")) bench_tiny = b.rounds = 1;
+        else if (!strcmp(argv[i], "--json")) b.table.json = 1;
+        else b.only[b.only_count++] = argv[i];
     }
     bench_runtime(cudaGetDeviceProperties(&card, 0), "device");
     bench_runtime(cudaDriverGetVersion(&driver), "driver");
-    b.table = bench_begin(argc, argv, "cuda");
-    if (!b.table.json) printf("%s, sm_%d%d, driver for CUDA %d.%d, runtime %d.%d\n", card.name, card.major, card.minor,
-                              driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    if (!b.table.json) {
+        (void)bench_begin(0, NULL, "cuda");
+        printf("%s, sm_%d%d, driver for CUDA %d.%d, runtime %d.%d\n", card.name, card.major, card.minor,
+               driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    }
     bench_runtime(cudaStreamCreateWithFlags(&b.stream, cudaStreamNonBlocking), "stream");
     bench_runtime(cudaEventCreate(&b.begin), "event"); bench_runtime(cudaEventCreate(&b.end), "event");
     b.copy_bytes = BENCH_ELEMENTS * 24;
@@ -508,9 +524,9 @@ int main(int argc, char **argv) {
     bench_norms(&b, 768, MEMOPT_TYPE_BF16, "layer_norm_bf16_768", "layer_norm_back_bf16_768");
     bench_norms(&b, 4096, MEMOPT_TYPE_BF16, "layer_norm_bf16_4096", "layer_norm_back_bf16_4096");
     bench_norms(&b, 4096, MEMOPT_TYPE_F32, "layer_norm_f32_4096", "layer_norm_back_f32_4096");
-    bench_entropy(&b, "cross_entropy_bf16_50304", 50304, 8192, MEMOPT_TYPE_BF16);
-    bench_entropy(&b, "cross_entropy_bf16_128256", 128256, 4096, MEMOPT_TYPE_BF16);
-    bench_entropy(&b, "cross_entropy_f32_50304", 50304, 4096, MEMOPT_TYPE_F32);
+    bench_entropy(&b, "cross_entropy_bf16_50304", 50304, bench_size(8192, 2), MEMOPT_TYPE_BF16);
+    bench_entropy(&b, "cross_entropy_bf16_128256", 128256, bench_size(4096, 1), MEMOPT_TYPE_BF16);
+    bench_entropy(&b, "cross_entropy_f32_50304", 50304, bench_size(4096, 1), MEMOPT_TYPE_F32);
     bench_layers(&b);
     bench_linear(&b);
     bench_muon(&b, "muon_8bit_8192");
@@ -520,5 +536,6 @@ int main(int argc, char **argv) {
     bench_attention(&b, "attention_128_causal", "attention_128_causal_back", 128, 1);
     bench_head(&b);
     bench_free(b.d_from); bench_free(b.d_to);
+    free(b.only);
     return 0;
 }

@@ -143,6 +143,7 @@ def main():
     print(text, end='')
     with open(to, 'w', encoding='utf-8') as file:
         file.write(text)
+    sys.exit(not medians)
 
 
 if __name__ == '__main__':

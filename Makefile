@@ -70,8 +70,14 @@ $(BUILD)/perl-doc.txt:
 batch-table: $(BUILD)/train_gpt ## the largest batch under one limit and the samples a second at it, for a GPT and a ViT
 	@$(BUILD)/train_gpt --batch-table --layers 6 --width 256 --heads 4 --context 256 --fit $(or $(LIMIT),300M) --steps 2 --threads $(JOBS)
 
-seven-b: $(BUILD)/size_7b ## a training step of a 7-billion-parameter decoder in 3 GB of memory: weights and states in DIR (55 GB of disk; ARGS=--no-atomic: 28)
-	@$(BUILD)/size_7b --dir $(or $(DIR),$(BUILD)) --steps $(or $(STEPS),1) --threads $(JOBS) $(ARGS)
+# Two letters of a text are a token: below 32000, as letters above '|' are replaced.
+SHAPE ?= llama2-7b
+SEVEN_B = $(or $(DIR),$(BUILD))/$(SHAPE)
+seven-b: $(BUILD)/finetune ## STEPS=1 steps of a model of 7 billion parameters in 3 GB of memory, random weights and all else in DIR (68 GB of disk; the next call goes on; SHAPE=llama3-8b, qwen2-0.5b)
+	@mkdir -p '$(SEVEN_B)' && cp examples/finetune/shapes/$(SHAPE).json '$(SEVEN_B)/config.json'
+	@LC_ALL=C tr '}~' '()' < examples/text.txt > '$(SEVEN_B)/text.u16'
+	@$(BUILD)/finetune '$(SEVEN_B)' '$(SEVEN_B)/text.u16' --random --out '$(SEVEN_B)-tuned' --disk '$(or $(DIR),$(BUILD))' \
+	  --context 512 --memory 3G --pause $(or $(STEPS),1) --threads $(JOBS) $(ARGS) || [ $$? = 3 ]
 
 advise-runs: $(BUILD)/train_gpt ## 200 random models, budgets, permissions and ranks: what train_gpt --advise says is run, and compared (CASES=N, SEED=N; half an hour)
 	@python3 tests/check_advise.py $(BUILD)/train_gpt $(or $(CASES),200) $(or $(SEED),1)
@@ -226,12 +232,11 @@ $(BUILD)/train_gpt.o $(BUILD)/train_gpt_mpi: $(wildcard examples/gpt/*.h example
 $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)
 $(BUILD)/doctor_tool $(BUILD)/test_doctor $(BUILD)/sanitized/test_doctor: examples/doctor.h $(wildcard examples/doctor/*.h)
 $(foreach test,json tokeniser finetune_data combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/tokeniser_tool $(BUILD)/finetune $(BUILD)/finetune_mpi: $(wildcard examples/finetune/*.h)
-$(BUILD)/size_7b: $(wildcard examples/size_7b/*.h)
-$(foreach test,parts parts_nets ledger schedule graph feed finetune_data shard advise layer doctor gpt combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/finetune $(BUILD)/finetune_mpi $(BUILD)/size_7b $(BUILD)/snapshot $(BUILD)/advise_tool $(BUILD)/export_tool $(BUILD)/model_tool $(BUILD)/schedule_tool $(BUILD)/adopt/gpt_6_parts $(BUILD)/adopt/gru_1_plan: $(wildcard examples/parts/*.h)
+$(foreach test,parts parts_nets ledger schedule graph feed finetune_data advise layer doctor gpt combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/finetune $(BUILD)/finetune_mpi $(BUILD)/snapshot $(BUILD)/advise_tool $(BUILD)/export_tool $(BUILD)/model_tool $(BUILD)/schedule_tool $(BUILD)/adopt/gpt_6_parts $(BUILD)/adopt/gru_1_plan: $(wildcard examples/parts/*.h)
 
 # memopt in a file of its own, compiled once, as README tells an engine of many files. The large examples are linked with it, which
 # saves half a minute for each: of their text the implementation is left out, as if they had not defined what asks for it.
-LINKED := train_gpt train_gpt_mpi finetune finetune_mpi size_7b transformer contrastive ranks advise_tool onebit pieces
+LINKED := train_gpt train_gpt_mpi finetune finetune_mpi transformer contrastive ranks advise_tool onebit pieces
 $(BUILD)/memopt.o: examples/adopt/memopt.c $(COMMON)
 	$(CC) -std=c99 -O2 -DMEMOPT_PTHREADS -pthread $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) -c $< -o $@.$$$$ && mv $@.$$$$ $@
 

@@ -28,6 +28,7 @@
 #include "finetune/out.h"
 #include "finetune/page.h"
 #include "finetune/progress.h"
+#include "finetune/random.h"
 #include "finetune/rehearse.h"
 
 enum { STOPPED = 3 /* exit status */, HELD_BACK_FROM = 128 /* documents: a share of fewer may be none */ };
@@ -49,6 +50,11 @@ typedef struct tuner { /* of a rank */
     way       way;
     progress  progress;
     int       goes_on;       /* there are settings of a run */
+    int       begins;        /* there are no weights, and random ones are asked for */
+    uint64_t  stepped;       /* steps of this process */
+    memopt_store_stats moved; /* bytes at the store, by so many of these */
+    uint64_t  counted;
+    int       has_looked;    /* since the last step: some weights may be there already */
     page      page;
     char      told[1600];    /* of model, data and memory */
     uint64_t  steps;         /* of the run */
@@ -319,7 +325,39 @@ static int look(tuner *t, double *held) {
 
     *held = (double)NAN;
     if (!o->validate || (step % o->validate && step < t->steps)) return 0;
+    t->has_looked = 1;
     return (t->holds_back > 0 && validate(t, held)) || (o->prompt && say(t));
+}
+
+/* A step, and what it moves. After a loss of what is held back it may read less than was told, and is not counted. */
+static int take_step(tuner *t, uint64_t step, size_t targets, double *loss) {
+    memopt_store_stats before, after;
+
+    memset(&before, 0, sizeof before);
+    memset(&after, 0, sizeof after);
+    if (t->m.slow) before = memopt_store_get_stats(t->m.store);
+    if (model_step(&t->m, step, targets, load_unit, t, loss)) return 1;
+    if (t->m.slow) after = memopt_store_get_stats(t->m.store);
+    if (!t->has_looked) {
+        t->moved.read_bytes += after.read_bytes - before.read_bytes;
+        t->moved.written_bytes += after.written_bytes - before.written_bytes;
+        ++t->counted;
+    }
+    t->has_looked = 0;
+    if (++t->stepped == t->o->pause) progress_stop = 1;
+    return 0;
+}
+
+/* 1: it is not what was told. */
+static int tell_moved(tuner *t) {
+    const uint64_t read = t->counted * t->m.bytes.slow_read, written = t->counted * t->m.bytes.slow_written;
+
+    if (!t->m.slow || !t->counted) return 0;
+    tell(t, "moved    in %llu steps read %llu bytes, written %llu; told %llu and %llu\n",
+         (unsigned long long)t->counted, (unsigned long long)t->moved.read_bytes,
+         (unsigned long long)t->moved.written_bytes, (unsigned long long)read, (unsigned long long)written);
+    return (t->moved.read_bytes != read || t->moved.written_bytes != written)
+        && refuse(&t->m.why, "the steps moved other bytes than were told");
 }
 
 static int run_step(tuner *t) {
@@ -331,7 +369,7 @@ static int run_step(tuner *t) {
 
     t->s.rate = rate_at(t, p->step + 1);
     if (step_targets(t, p->step + 1, &targets)) return 1;
-    if (model_step(&t->m, p->step + 1, targets, load_unit, t, &loss)) return 1;
+    if (take_step(t, p->step + 1, targets, &loss)) return 1;
     ++p->step;
     seconds = seconds_now() - begin;
     if (loss - loss != 0) return refuse(&t->m.why, "the loss is not finite: a smaller --rate may help");
@@ -390,7 +428,7 @@ static void end_run(tuner *t) {
 }
 
 static int train(tuner *t) {
-    int resumes = 0;
+    int resumes = 0, wrong;
 
     if (open_run(t, &resumes)) return 1;
     if (resumes) tell(t, "goes on after step %llu\n", (unsigned long long)t->progress.step);
@@ -398,17 +436,18 @@ static int train(tuner *t) {
     if (run_steps(t)) return 1;
     tell(t, "memory   the process took %.1f MB at most, told %.1f\n", (double)process_highest() / 1e6,
          t->process_bytes / 1e6);
+    wrong = tell_moved(t);
     if (t->progress.step < t->steps) {
         if (!t->team.rank) page_write(&t->page, t->o->out, t->told, t->steps);
         tell(t, "stopped after step %llu; the same command goes on\n", (unsigned long long)t->progress.step);
-        return STOPPED;
+        return wrong ? wrong : STOPPED;
     }
     if (out_write(&t->m, &t->folder, t->o->out, t->o->merges)) {
         if (!progress_write(&t->progress)) tell(t, "all steps are saved; the same command writes the result\n");
         return 1;
     }
     if (!t->team.rank) end_run(t);
-    return 0;
+    return wrong;
 }
 
 /* ---- before it ---- */
@@ -543,6 +582,11 @@ static int check_rank(tuner *t) { /* keys' outputs are the fewest, but in tiny m
                                          (unsigned long)t->s.adapter, (unsigned long)most);
 }
 
+static int open_folder(tuner *t) {
+    return folder_open(&t->folder, t->o->model, &t->config, &t->shape, &t->host, &t->m.why)
+        || folder_check_tied_head(&t->folder);
+}
+
 /* Model, text and what a pass takes; nothing large. */
 static int open_inputs(tuner *t) {
     const options *o = t->o;
@@ -555,9 +599,9 @@ static int open_inputs(tuner *t) {
     snprintf(t->page.losses, sizeof t->page.losses, "%s/losses", t->progress.folder);
     snprintf(t->page.path, sizeof t->page.path, "%.1000s.html", o->out);
     t->progress.m = &t->m;
+    t->begins = o->random && random_is_needed(o->model); /* they are written last: all else may be refused */
     if (failed(why, "the host", memopt_host_resolve(NULL, &t->host)) || config_open(&t->config, path, &t->shape, why)
-        || folder_open(&t->folder, o->model, &t->config, &t->shape, &t->host, why)
-        || folder_check_tied_head(&t->folder))
+        || (!t->begins && open_folder(t)))
         return 1;
     if (!t->s.context) t->s.context = t->config.positions < 1024 ? t->config.positions : 1024;
     if (t->s.context > t->config.positions)
@@ -583,10 +627,18 @@ static int open_in_turn(tuner *t) {
     return !t->team.rank && team_most(&t->team, &t->m.why, &none);
 }
 
+/* Random weights, once the model is known to fit. */
+static int begin_weights(tuner *t) {
+    return plan_find(&t->m, t->o->disk != NULL, t->o->memory, NULL, &t->way)
+        || team_wrong(&t->team, &t->m.why, !t->team.rank && random_write(&t->m, &t->config, &t->shape, t->o->model,
+                                                                         &t->host))
+        || open_folder(t);
+}
+
 static int work(tuner *t) { /* the exit status */
     if (team_open(&t->team, &t->m.why) || open_in_turn(t)) return 1;
     if (t->o->plan) return plan_tell_frontier(&t->m, t->o->disk != NULL);
-    return begin_run(t) ? 1 : train(t);
+    return (t->begins && begin_weights(t)) || begin_run(t) ? 1 : train(t);
 }
 
 static void *work_of_rank(void *user) {

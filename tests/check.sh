@@ -582,10 +582,6 @@ finetune_peers() { # six models and their adapters, beside transformers and peft
     $MAKE -s build/finetune || exit 1
     "$python" tests/check_finetune_peers.py build/finetune
 }
-size_7b() { # the 7-billion-parameter decoder's program with tiny layers
-    $MAKE -s build/size_7b || exit 1
-    sh tests/check_size_7b.sh build/size_7b
-}
 schedule_tool() { # known figures, a chain with its drawings, then what is to be refused
     $MAKE -s build/schedule_tool || exit 1
     [ "$(build/schedule_tool --revolve 100 5)" = 316 ] || fail "--revolve 100 5"

@@ -7,8 +7,8 @@ Usage: check_finetune.py build/finetune [KILLS]
 Folders of a tiny GPT-2 are made in F32, F16, BF16 and all of them mixed, in one file and in several. A rate that
 changes no weight must give back each tensor's bytes; the first loss must be ours within 2e-5 (the engine works in
 float, whose results here are good to some 1e-6); 20 steps must lower it. Threads, memory and a disk must not change a
-byte, nor may KILLS (12) signals at random moments. What is missing, misshapen, cut off or foreign must be told, and
-leave nothing.
+byte, nor may KILLS (12) signals at random moments; what a step moves at a disk must be what the shapes say. Random
+weights must be those of config.json. What is missing, misshapen, cut off or foreign must be told, and leave nothing.
 """
 import json, math, os, random, re, resource, shutil, signal, struct, subprocess, sys, tempfile, time
 
@@ -17,6 +17,8 @@ CONTEXT, EOS = 9, 269
 SIZES = dict(F32=4, F16=2, BF16=2, F64=8, I64=8, U8=1)
 TINY = dict(model_type="gpt2", n_embd=WIDTH, n_head=HEADS, n_layer=LAYERS, n_inner=HIDDEN, n_positions=POSITIONS,
             vocab_size=VOCABULARY, eos_token_id=EOS, activation_function="gelu_new")
+LLAMA = dict(model_type="llama", hidden_size=16, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=2,
+             intermediate_size=40, max_position_embeddings=12, vocab_size=VOCABULARY, rms_norm_eps=1e-6)
 
 
 # ---- files ----
@@ -545,6 +547,7 @@ def check_bits():
 def check_kills(r, arguments, count):
     """Runs, each stopped at random moments until it is through; `count` signals in all."""
     whole = command("wide", "wide.u16", "--out", "out", *WIDE_SWITCHES, "--threads", 1, *arguments)
+    assert os.listdir("disk") == []
     begin = time.monotonic()
     expected, _ = tune_wide("--threads", 1, *arguments)
     seconds = time.monotonic() - begin
@@ -563,7 +566,7 @@ def check_kills(r, arguments, count):
         said = process.communicate()[0]
         assert process.returncode in (0, 3, -signal.SIGKILL, -signal.SIGTERM), (process.returncode, said)
         assert process.returncode != 0 or not os.path.exists("out.run"), os.listdir("out.run")
-    assert contents("out") == expected, sent
+    assert contents("out") == expected and os.listdir("disk") == [], sent  # nor is a rehearsal's file left
     remove("out")
 
 
@@ -660,6 +663,191 @@ def check_page():
     points = re.search("points='([^']*)'", bytes_of("out.html").decode()).group(1).split()
     steps = [float(point.split(",")[0]) for point in points]
     assert len(steps) == 40 and steps == sorted(set(steps)) and steps[-1] == 900, steps
+    remove("out")
+
+
+# ---- random weights ----
+def llama_shapes(config):
+    """The names that the reference writes, of a model with a head of its own."""
+    c, hidden = config["hidden_size"], config["intermediate_size"]
+    kv = c // config["num_attention_heads"] * config["num_key_value_heads"]
+    block = {"input_layernorm": [c], "self_attn.q_proj": [c, c], "self_attn.k_proj": [kv, c],
+             "self_attn.v_proj": [kv, c], "self_attn.o_proj": [c, c], "post_attention_layernorm": [c],
+             "mlp.gate_proj": [hidden, c], "mlp.up_proj": [hidden, c], "mlp.down_proj": [c, hidden]}
+    return {"model.embed_tokens.weight": [config["vocab_size"], c], "lm_head.weight": [config["vocab_size"], c],
+            **{"model.layers.%d.%s.weight" % (i, name): shape for i in range(config["num_hidden_layers"])
+               for name, shape in block.items()}, "model.norm.weight": [c]}
+
+
+def empty_folder(path, **config):
+    shutil.rmtree(path, ignore_errors=True)
+    os.mkdir(path)
+    write(path + "/config.json", json.dumps(config))
+    return path
+
+
+def begin(*arguments, out="out", **config):
+    """The tensors that it begins with, and the first loss."""
+    remove(out)
+    result = run(empty_folder("new", **config), "tokens.u16", "--out", out, "--random", *SWITCHES, "--batch", 5,
+                 "--steps", 1, "--rate", "1e-30", *EXACT, *arguments)
+    assert result.returncode == 0 and sorted(os.listdir("new")) == ["config.json", "model.safetensors"], result
+    assert read_folder("new").keys() == read_folder(out).keys()
+    return read_folder("new"), float(re.search(r"^step 1 of 1  loss (\S+)", result.stdout, re.M).group(1))
+
+
+def check_values_of(tensors, expected, kind, deviation):
+    """Normal: mean and deviation within 5 of their own deviations, and no two tensors alike."""
+    assert {name: t[1] for name, t in tensors.items()} == expected
+    for name, (own, shape, data) in tensors.items():
+        values, n = decode(own, data), math.prod(shape)
+        assert own == kind, (name, own)
+        if len(shape) == 1:
+            assert set(values) == {1.0 if name.endswith("weight") else 0.0}, name
+            continue
+        mean = math.fsum(values) / n
+        square = math.fsum(x * x for x in values) / n
+        assert abs(mean) < 5 * deviation / math.sqrt(n), (name, mean)
+        assert abs(math.sqrt(square) / deviation - 1) < 5 / math.sqrt(2 * n) + 0.003, (name, square)
+    matrices = [data[:64] for _, shape, data in tensors.values() if len(shape) == 2]
+    assert len(set(matrices)) == len(matrices)
+
+
+def check_random():
+    tensors, loss = begin(**LLAMA)
+    check_values_of(tensors, llama_shapes(LLAMA), "BF16", 0.02)
+    near(loss, math.log(VOCABULARY), "the loss of weights that know nothing", 0.05)
+    for more in (["--threads", 2], ["--ranks", 2, "--accumulate", 2], ["--seed", 2]):
+        assert (begin(*more, **LLAMA)[0] == tensors) == (more[0] != "--seed"), more
+    for dtype, kind in (("float32", "F32"), ("float16", "F16"), ("bfloat16", "BF16")):
+        check_values_of(begin(**LLAMA, dtype=dtype, initializer_range=0.5)[0], llama_shapes(LLAMA), kind, 0.5)
+    tensors, loss = begin(**TINY, torch_dtype="float32")
+    check_values_of(tensors, {"transformer." + name: shape for name, shape in shapes().items()}, "F32", 0.02)
+    near(loss, Reference(tensors, "transformer.").loss(DOCUMENTS), "random weights")
+    before = contents("new")
+    tune("new", "tokens.u16", "--random", "--seed", 5, "--steps", 1)  # which are there, and stay
+    assert contents("new") == before
+    check_random_stops()
+    remove("out")
+
+
+def check_random_stops():
+    """Killed while it writes; another one meanwhile; a link in its way."""
+    config = dict(LLAMA, vocab_size=1 << 21, tie_word_embeddings=True)  # 67 MB
+    whole = command(empty_folder("new", **config), "tokens.u16", "--out", "out", "--random", *SWITCHES, "--steps", 1)
+    remove("out")
+    begun = lambda: [x.stat() for x in os.scandir("new") if x.name.endswith(".new") and x.stat().st_size]
+    for wanted in ("kill", "another", "end"):
+        before = begun()
+        process = subprocess.Popen(whole, stdout=subprocess.DEVNULL)
+        while wanted != "end" and begun() in ([], before):
+            assert process.poll() is None
+        process.send_signal(signal.SIGSTOP)
+        if wanted == "another":
+            result = subprocess.run(whole, capture_output=True, text=True)
+            assert result.returncode == 1 and ": another process writes it" in result.stderr, result
+        process.send_signal(signal.SIGCONT if wanted == "end" else signal.SIGKILL)
+        assert process.wait(60) == (0 if wanted == "end" else -signal.SIGKILL)
+        assert os.path.exists("new/model.safetensors") == (wanted == "end"), wanted
+        assert os.path.exists("new/model.safetensors.new") == (wanted != "end"), wanted
+    stopped = bytes_of("new/model.safetensors")
+    shutil.rmtree("out")
+    os.remove("new/model.safetensors")
+    assert subprocess.run(whole, stdout=subprocess.DEVNULL).returncode == 0
+    assert bytes_of("new/model.safetensors") == stopped
+    os.remove("new/model.safetensors")
+    write("mine", "mine")
+    os.symlink("../mine", "new/model.safetensors.new")
+    shutil.rmtree("out")
+    result = subprocess.run(whole, capture_output=True, text=True)
+    assert result.returncode == 1 and "or it is a link" in result.stderr and bytes_of("mine") == b"mine", result
+
+
+# ---- what a step moves at a disk ----
+DEEP = dict(LLAMA, hidden_size=128, num_attention_heads=4, num_key_value_heads=4, intermediate_size=320, vocab_size=256,
+            num_hidden_layers=6, max_position_embeddings=256, torch_dtype="float32")
+
+
+def disk_bytes(element):
+    """Weights fill sectors of 4096 bytes; a tensor's states in 32 bits are 64 bytes and two floats an element. Forward
+    and backward read all weights, but the head's once. Returns what a step reads, and writes."""
+    c, hidden, vocabulary = DEEP["hidden_size"], DEEP["intermediate_size"], DEEP["vocab_size"]
+    head = [c, vocabulary * c]
+    block = [c, 3 * c * c, c * c, c, 2 * hidden * c, c * hidden]
+    all_of = [vocabulary * c, *head, *block * DEEP["num_hidden_layers"]]
+    padded = lambda tensors: sum(-(-n * element // 4096) * 4096 for n in tensors)
+    states = sum(64 + 8 * n for n in all_of)
+    return 2 * padded(all_of) - padded(head) + states, padded(all_of) + states
+
+
+def tune_deep(*arguments):
+    """Losses and tensors, and what was moved."""
+    remove("out")
+    result = run("deep", "deep.u16", "--out", "out", *DEEP_SWITCHES, *arguments)
+    assert result.returncode == 0 and os.listdir("disk") == [], result
+    moved = re.search(r"^moved +in \d steps read (\d+) bytes, written (\d+); told \1 and \2$", result.stdout, re.M)
+    return (re.findall(r"loss \S+", result.stdout), contents("out")), moved and tuple(map(int, moved.groups()))
+
+
+DEEP_SWITCHES = ["--random", "--context", 128, "--hold-back", 0, "--threads", 1, "--states", 32, "--steps", 3,
+                 "--rate", "1e-3"]
+
+
+def deep_memory(weights, *more):
+    """Of the fastest way on a disk, with everything kept, and about its least."""
+    told = run("deep", "deep.u16", "--out", "out", *DEEP_SWITCHES, "--disk", "disk", "--weights", weights, *more,
+               "--plan")
+    assert told.returncode == 0 and not os.path.exists("out.run") and os.listdir("disk") == [], told
+    ways = [x.split() for x in re.findall(r"^weights and states (.*)", told.stdout, re.M)]
+    memory, disk = (next(x for x in ways if x[0] == word) for word in ("in", "on"))
+    least, most, others = float(disk[5]), float(disk[7]), float(memory[4])
+    assert least + 0.001 < most + 0.002 < others, told.stdout
+    return most + 0.002, least + 0.0005
+
+
+def check_disk_bytes():
+    empty_folder("deep", **DEEP)
+    r = random.Random(4)
+    write("deep.u16", struct.pack("<2000H", *(r.randrange(256) for _ in range(2000))))
+    for weights, element in (("fp32", 4), ("bf16", 2)):
+        enough, little = deep_memory(weights)
+        assert os.path.exists("deep/model.safetensors") == (weights == "bf16")  # --plan makes none
+        switches = ["--weights", weights, "--disk", "disk"]
+        expected, moved = tune_deep("--weights", weights)
+        assert moved is None
+        found, moved = tune_deep(*switches, "--memory", "%.4fG" % enough)
+        reads, writes = (3 * n for n in disk_bytes(element))
+        assert found == expected and moved == (reads, writes), (weights, moved, reads, writes)
+        found, moved = tune_deep(*switches, "--memory", "%.4fG" % little)  # weights are read once more
+        assert found == expected and moved[0] > reads and moved[1] == writes, (weights, moved, reads)
+    for more in (["--accumulate", 2], ["--clip", 1], ["--hold-back", 0.5, "--validate", 1],
+                 ["--accumulate", 2, "--ranks", 2]):
+        write("deep/config.json", json.dumps(dict(DEEP, eos_token_id=0)))  # there are documents
+        assert tune_deep(*switches, "--memory", "%.4fG" % deep_memory("bf16", *more)[0], *more)[1], more
+
+
+def check_disk_pauses():
+    """A run in pieces; a link, or another store, where its file goes; no room for that."""
+    switches = [*DEEP_SWITCHES, "--disk", "disk", "--memory", "%.4fG" % deep_memory("bf16")[0]]
+    expected, _ = tune_deep(*switches[len(DEEP_SWITCHES):])
+    remove("out")
+    for status in (3, 3, 0):
+        result = run("deep", "deep.u16", "--out", "out", *switches, "--pause", 1)
+        assert result.returncode == status and os.path.exists("out") == (status == 0), result
+        assert len(re.findall("^step ", result.stdout, re.M)) == 1, result
+        names = names if status == 0 else os.listdir("disk")
+    assert contents("out") == expected[1] and len(names) == 1 and os.listdir("disk") == []
+    store = "disk/" + names[0]
+    write("mine", "mine")
+    os.symlink("../mine", store)
+    remove("out")
+    result = run("deep", "deep.u16", "--out", "out", *switches)
+    assert result.returncode == 1 and store + ": " in result.stderr and "is a link" in result.stderr, result
+    assert bytes_of("mine") == b"mine"
+    os.remove(store)
+    remove("out")
+    result = run("deep", "deep.u16", "--out", "out", *switches, limit=1 << 20)
+    assert result.returncode == 1 and store in result.stderr and os.listdir("disk") == [], result
     remove("out")
 
 
@@ -786,8 +974,6 @@ def refuse_files(r):
 
 
 NUMBERS = [0, -1, 2.5, "4", [4], 1e99, 10 ** 30, 1 << 25, True]
-LLAMA = dict(model_type="llama", hidden_size=16, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=2,
-             intermediate_size=40, max_position_embeddings=12, vocab_size=VOCABULARY, rms_norm_eps=1e-6)
 
 
 GPT2_VALUES = [
@@ -934,6 +1120,27 @@ def contents_below(path):
             for folder, _, names in os.walk(path) for name in names}
 
 
+def refuse_random(r):
+    """Nothing is left, and the weights that there are none of are not made."""
+    empty_folder("new", **LLAMA)
+    told = lambda words, *more, data="tokens.u16", **others: r.told(words, "new", data, *SWITCHES, *more, **others)
+    told("new/model.safetensors: ")
+    told("is the least", "--random", "--memory", 1000)
+    told("none.u16: ", "--random", data="none.u16")
+    told("--adapter 17: matrices", "--random", "--adapter", 17)
+    told("model.safetensors.new", "--random", limit=4096)
+    for name, value in (("torch_dtype", "float64"), ("torch_dtype", 7), ("initializer_range", 0),
+                        ("initializer_range", "x"), ("initializer_range", 1e30)):
+        write("new/config.json", json.dumps(dict(LLAMA, **{name: value})))
+        told("config.json: " + name, "--random")
+    assert os.listdir("new") == ["config.json"]
+    write("new/config.json", json.dumps(LLAMA))
+    os.chmod("new", 0o500)
+    if os.geteuid():
+        told("model.safetensors.new", "--random")
+    os.chmod("new", 0o700)
+
+
 def refuse_full_disk(r):
     """At the end, and at a save: once there is room the same command goes on."""
     switches = ["--steps", 3, "--save", 2, "--batch", 5]
@@ -1026,12 +1233,14 @@ def check_refusals():
     refuse_data(r)
     refuse_switches(r)
     refuse_others(r)
+    refuse_random(r)
     refuse_full_disk(r)
     return r.count
 
 
 CHECKS = [check_values, check_untied, check_text, check_adapters, check_merged_bands, check_bits, check_ranks,
-          check_stops, check_prompts, check_foreign, check_disks, check_page]
+          check_stops, check_prompts, check_foreign, check_disks, check_page, check_random, check_disk_bytes,
+          check_disk_pauses]
 
 
 def main():

@@ -55,12 +55,11 @@ tests() {
     for fuzzer in $FUZZERS; do row "$fuzzer, random inputs" "$check fuzz_smoke $fuzzer"; done
     for check_of_gpt in ranks models plan_holds bad_input samples resumes saves_refused own_files killed; do row "train_gpt: $check_of_gpt" "$check gpt $check_of_gpt"; done
     for example in $EXAMPLES; do
-        case $example in train_gpt | finetune | size_7b | doctor_tool | advise_tool) continue ;; esac # which have rows of their own
+        case $example in train_gpt | finetune | doctor_tool | advise_tool) continue ;; esac # which have rows of their own
         row "example $example" "$check example $example"
     done
     row "example finetune: beside a GPT-2 in python" "$check finetune"
     row "examples/finetune/unicode.h: its tables are those of Unicode" "$check unicode_tables"
-    row "example size_7b: tiny layers, bits and bytes" "$check size_7b"
     row "advise_tool: README's answers, files, what does not fit" "$check advise"
     for tool in $TOOLS; do row "$tool" "$check $tool"; done
 }

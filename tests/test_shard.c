@@ -2,7 +2,6 @@
    The reference is one process that has everything whole and adds up its units with memopt_gradients_accumulate(). */
 #include "test.h"
 #include "jump.h"
-#include "../examples/parts/shard_choice.h"
 
 /* A disk that moves bytes as late as it may: what is used before it is waited for is seen. Its n-th call fails. */
 enum { SHARD_SLOTS = 64 };
@@ -1631,118 +1630,6 @@ static void shard_device_memory(void) {
     }
     memopt_arena_destroy(arenas[0]); memopt_arena_destroy(counting[0]); memopt_arena_destroy(counting[1]);
 }
-/* ---- what must be slow: 8 groups of 65,536 floats, Adam in floats, stage 3, one rank ----
-   A group: weights 262,144 bytes; states 64 + 8 * 65,536 = 524,352, in a file 528,384. A step uses the weights of 15
-   groups (the last one's stay for its backward) and, where they are slow, reads all to step them: 23 * 262,144. */
-enum { CHOICE_GROUPS = 8, CHOICE_WEIGHTS = 8 * 262144, CHOICE_STATES = 8 * 524352, CHOICE_USED = 23 * 262144 };
-static size_t shard_choice_total(memopt_shard_desc d, int slow) {
-    memopt_shard_bytes b;
-    memset(&b, 0, sizeof b);
-    d.slow = slow;
-    CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK);
-    return b.total;
-}
-static void shard_chosen(void) {
-    memopt_shard_tensor tensors[CHOICE_GROUPS]; memopt_shard_desc d; shard_target target; shard_tier tiers[2]; shard_way x; memopt_store_desc sd; memopt_store_sizes sizes; size_t all, states, weights, both, each[CHOICE_GROUPS], i; uint64_t host;
-    memset(tensors, 0, sizeof tensors); memset(&d, 0, sizeof d); memset(&target, 0, sizeof target); memset(tiers, 0, sizeof tiers); memset(&x, 0, sizeof x); memset(&sd, 0, sizeof sd); memset(&sizes, 0, sizeof sizes);
-    for (i = 0; i < CHOICE_GROUPS; ++i) { tensors[i].count = 65536; tensors[i].group = i; each[i] = 524352; }
-    d.tensors = tensors; d.tensor_count = CHOICE_GROUPS; d.stage = 3; d.slow = 9; /* not read */
-    all = shard_choice_total(d, 0); states = shard_choice_total(d, 1); weights = shard_choice_total(d, 4); both = shard_choice_total(d, 5);
-    CHECK(all > weights && weights > states && states > both);
-    tiers[0].room = 1u << 30; tiers[0].rates.read = 1e6; tiers[0].rates.write = 2e6; tiers[0].rates.both = 1e6;
-    target.tiers = tiers; target.tier_count = 1; target.memory = all;
-    /* one tier: what fits with the fewest seconds, and one byte less */
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 0 && x.tier == SIZE_MAX && x.kept_tier == SIZE_MAX && x.memory == all && x.read == 0 && x.written == 0 && x.seconds >= 0 && x.seconds <= 0);
-    target.memory = all - 1;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 4 && x.tier == 0 && x.memory == weights && x.read == CHOICE_USED && x.written == CHOICE_WEIGHTS && fabs(x.seconds - 8.126464) < 1e-9);
-    target.memory = weights - 1;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 1 && x.memory == states && x.read == CHOICE_STATES && x.written == CHOICE_STATES && fabs(x.seconds - 8.389632) < 1e-9);
-    target.memory = states - 1;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 5 && x.memory == both && x.read == CHOICE_USED + CHOICE_STATES && x.written == CHOICE_WEIGHTS + CHOICE_STATES && fabs(x.seconds - 16.516096) < 1e-9);
-    /* a link with a way each: reading is the bound, then writing */
-    tiers[0].rates.both = 3e6; target.memory = all - 1;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 1 && fabs(x.seconds - 4.194816) < 1e-9);
-    tiers[0].rates.read = 1e7; tiers[0].rates.both = 1e7;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 4 && fabs(x.seconds - 1.048576) < 1e-9);
-    /* the room of a file: two tables, and every tile in two regions or one */
-    tiers[0].room = 2 * 4096 + 2 * 8 * 528384; target.memory = states;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 1);
-    --tiers[0].room;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_ERR_MEMORY);
-    tiers[0].no_atomic = 1; tiers[0].room = 2 * 4096 + 8 * 528384;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 1);
-    --tiers[0].room;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_ERR_MEMORY);
-    /* weights leave in stage 3 only */
-    tiers[0].room = 1u << 30; target.memory = shard_choice_total(d, 0) - 1; d.stage = 2;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 1);
-    d.stage = 3; d.optim.extra = MEMOPT_OPTIM_EXTRA_COPY; target.memory = shard_choice_total(d, 7);
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 7);
-    d.optim.extra = MEMOPT_OPTIM_EXTRA_NONE;
-    /* the host's memory beside it, ten times as fast: as far as there is room */
-    tiers[0].rates.read = tiers[0].rates.both = 1e6; tiers[0].no_atomic = 0;
-    tiers[1] = tiers[0]; tiers[1].in_memory = 1; tiers[1].rates.read = tiers[1].rates.write = tiers[1].rates.both = 1e7;
-    target.tier_count = 2; target.memory = weights - 1;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 1 && x.tier == 1 && fabs(x.seconds - 0.8389632) < 1e-9);
-    sd.tiles = CHOICE_GROUPS; sd.each_bytes = each; sd.aligned = 1;
-    CHECK(memopt_store_bytes(&sd, &sizes) == MEMOPT_OK);
-    host = tiers[1].room = sizes.memory;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.tier == 1);
-    --tiers[1].room;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.tier == 0);
-    /* what a tape keeps: 500,000 bytes each way, in a store of 600,000 */
-    tiers[1].room = host; target.pass = 2000000; target.pass_slow = 100000; target.kept = 600000; target.kept_read = target.kept_written = 500000;
-    target.memory = all + 2000000;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 0 && x.kept_tier == SIZE_MAX && x.memory == all + 2000000);
-    --target.memory;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 0 && x.kept_tier == 1 && x.memory == all + 100000 && x.read == 500000 && x.written == 500000 && fabs(x.seconds - 0.1) < 1e-9);
-    tiers[1].room = 599999;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 0 && x.kept_tier == 0 && fabs(x.seconds - 1.0) < 1e-9);
-    tiers[1].room = host; target.memory = states + 100000; /* both leave: there is no room for both on the host */
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 1 && x.tier == 1 && x.kept_tier == 0 && x.read == CHOICE_STATES + 500000 && fabs(x.seconds - 1.0) < 1e-9);
-    tiers[1].room = host + 600000;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.tier == 1 && x.kept_tier == 1 && fabs(x.seconds - 0.9389632) < 1e-9);
-    tiers[1].room = host + 599999;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.tier == 1 && x.kept_tier == 0);
-    /* equal seconds: what moves less; then what takes less memory */
-    target.tier_count = 1; tiers[0].rates.read = tiers[0].rates.both = 1e12; tiers[0].rates.write = 1e6; target.pass = 3000000; target.memory = all + 3000000 - 1;
-    target.kept_written = CHOICE_WEIGHTS; target.kept_read = CHOICE_USED + 1;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 4 && x.kept_tier == SIZE_MAX);
-    target.kept_read = CHOICE_USED - 1;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 0 && x.kept_tier == 0);
-    target.kept_read = CHOICE_USED; target.pass_slow = 3000000 - (all - weights) + 1;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 4 && x.kept_tier == SIZE_MAX);
-    target.pass_slow -= 2;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 0 && x.kept_tier == 0);
-    /* no tier: does it fit? */
-    target.tier_count = 0; target.tiers = NULL; target.memory = all + 3000000;
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_OK && x.slow == 0 && x.kept_tier == SIZE_MAX);
-    target.pass = SIZE_MAX; target.memory = SIZE_MAX; /* no sum: not even that */
-    CHECK(shard_choose(&d, &target, &x) == MEMOPT_ERR_MEMORY);
-}
-static void shard_chosen_refuses(void) {
-    memopt_shard_desc right = shard_plain(), x; shard_target target, t; shard_tier tiers[2]; shard_way out, before; memopt_shard_device device; char text[120]; size_t least, i; static const int ways[3] = { 1, 4, 5 };
-    memset(&target, 0, sizeof target); memset(tiers, 0, sizeof tiers); memset(&out, 0x5a, sizeof out);
-    before = out;
-    tiers[0].room = tiers[1].room = 1u << 30;
-    tiers[0].rates.read = tiers[0].rates.write = tiers[0].rates.both = 1; tiers[1].rates = tiers[0].rates;
-    target.tiers = tiers; target.tier_count = 2; target.memory = 1;
-    CHECK(shard_choose(NULL, &target, &out) == MEMOPT_ERR_ARGUMENT);
-    x = right; REFUSES(x.error, (void)0, shard_choose(&x, NULL, &out), MEMOPT_ERR_ARGUMENT, "shard: target is NULL");
-    x = right; REFUSES(x.error, (void)0, shard_choose(&x, &target, NULL), MEMOPT_ERR_ARGUMENT, "shard: way is NULL");
-    x = right; REFUSES(x.error, x.stage = 4, shard_choose(&x, &target, &out), MEMOPT_ERR_ARGUMENT, "shard: stage 4, is none: 0 to 3");
-    x = right; device = shard_device_table(NULL); REFUSES(x.error, x.device = &device, shard_choose(&x, &target, &out), MEMOPT_ERR_ARGUMENT, "shard: device is not NULL: what must be slow there is not chosen");
-    x = right; t = target; REFUSES(x.error, t.tier_count = 9, shard_choose(&x, &t, &out), MEMOPT_ERR_ARGUMENT, "shard: tiers are NULL, or more than 8");
-    x = right; t = target; REFUSES(x.error, t.tiers = NULL, shard_choose(&x, &t, &out), MEMOPT_ERR_ARGUMENT, "shard: tiers are NULL, or more than 8");
-    x = right; REFUSES(x.error, tiers[1].rates.read = 0.5, shard_choose(&x, &target, &out), MEMOPT_ERR_ARGUMENT, "shard: rates of a tier are not all from 1 to 1e30 bytes a second");
-    x = right; REFUSES(x.error, (tiers[1].rates.read = 1, tiers[1].rates.write = 1e31), shard_choose(&x, &target, &out), MEMOPT_ERR_ARGUMENT, "shard: rates of a tier are not all from 1 to 1e30 bytes a second");
-    x = right; REFUSES(x.error, (tiers[1].rates.write = 1, tiers[1].rates.both = (double)NAN), shard_choose(&x, &target, &out), MEMOPT_ERR_ARGUMENT, "shard: rates of a tier are not all from 1 to 1e30 bytes a second");
-    tiers[1].rates.both = 1;
-    for (least = shard_choice_total(right, 0), i = 0; i < 3; ++i) { const size_t total = shard_choice_total(right, ways[i]); least = total < least ? total : least; }
-    snprintf(text, sizeof text, "shard: memory 1, at least %lu", (unsigned long)least);
-    x = right; REFUSES(x.error, (void)0, shard_choose(&x, &target, &out), MEMOPT_ERR_MEMORY, text);
-    CHECK(!memcmp(&out, &before, sizeof out));
-}
 /* ---- what is slow ---- */
 static void shard_slow_refuses(void) {
     const memopt_shard_device device = shard_device_table(NULL);
@@ -1881,7 +1768,7 @@ static void shard_slow_or_not(void) {
 
 void test_shard(void);
 void test_shard(void) {
-    RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_slow_tile_bytes); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_device_memory); RUN(shard_chosen); RUN(shard_chosen_refuses); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
+    RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_slow_tile_bytes); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_device_memory); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
 #if defined(MEMOPT_I_POOL)
     RUN(shard_same_for_any_ranks); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_steps); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_tape_jumps); RUN(shard_odd_one); RUN(shard_cancelled);
 #else

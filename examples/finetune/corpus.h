@@ -231,16 +231,12 @@ static inline int corpus_find_or_make(corpus_maker *m) {
 static inline int corpus_begin_input(corpus_maker *m) {
     const corpus_desc *const d = m->in.desc;
     const memopt_files *const f = &m->c->host.files;
-    const char *name = d->path, *p;
     memopt_status status;
     uint64_t bytes;
     char what[160];
 
-    for (p = d->path; *p; ++p)
-        if (*p == '/' || *p == '\\') name = p + 1;
-    if (!d->cache) name = d->path;
-    if (snprintf(m->c->path, sizeof m->c->path, "%s%s%s.tokens", d->cache ? d->cache : "", d->cache ? "/" : "", name)
-        >= (int)sizeof m->c->path) return corpus_refuse(&m->in, "its name is too long");
+    if (snprintf(m->c->path, sizeof m->c->path, "%s.tokens", d->path) >= (int)sizeof m->c->path)
+        return corpus_refuse(&m->in, "its name is too long");
     status = f->open_fn(f->user, d->path, MEMOPT_OPEN_READ, &m->in.file);
     if (status) m->in.file = NULL;
     if (!status) status = f->size_fn(f->user, m->in.file, &bytes);

@@ -27,7 +27,6 @@ typedef struct finetune_coder { /* a tokeniser; its functions may be NULL where 
 
 typedef struct corpus_desc { /* zero it, then set what you need */
     const char *path;
-    const char *cache;     /* the folder for NAME.tokens; NULL = where the file is */
     const char *chat;      /* a template as chat_find() takes it; NULL = by the tokeniser's special tokens */
     finetune_coder coder;
     size_t vocabulary;     /* tokens are below it; 0 = CORPUS_END */

@@ -31,6 +31,14 @@ typedef struct folder_piece { /* a tensor of a file, and which rows of one of ou
     int          is_turned;
 } folder_piece;
 
+typedef struct folder_list { /* tensors of a file that is to be written */
+    memopt_tensor_type type;
+    memopt_tensor *tensors;
+    uint64_t     (*shapes)[2];
+    char         (*names)[2 * FOLDER_NAME];
+    size_t         count;
+} folder_list;
+
 typedef struct folder {
     const char   *path;
     const memopt_host *host; /* every function of it can be called */
@@ -39,6 +47,7 @@ typedef struct folder {
     folder_piece *pieces;
     size_t        piece_count;
     folder_piece *tied_head; /* NULL, or a head in the files that is the embedding: the last piece, of number 0 */
+    folder_list  *listed;    /* NULL, or tensors are listed there, not looked for */
     reason      *why;
     union { unsigned char bytes[4 * FOLDER_PIECE]; float align; } in_file, in_memory;
     float         room[FOLDER_PIECE], strip[FOLDER_STRIP];
@@ -171,6 +180,35 @@ static int folder_open_files(folder *f) {
     return wrong;
 }
 
+/* ---- tensors of a new file ---- */
+static int folder_list_open(folder_list *l, memopt_tensor_type type, size_t capacity, reason *why) {
+    memset(l, 0, sizeof *l);
+    l->type = type;
+    l->tensors = (memopt_tensor *)calloc(capacity, sizeof *l->tensors);
+    l->shapes = (uint64_t (*)[2])calloc(capacity, sizeof *l->shapes);
+    l->names = (char (*)[2 * FOLDER_NAME])calloc(capacity, sizeof *l->names);
+    return (!l->tensors || !l->shapes || !l->names) && refuse(why, "no memory for the names of tensors");
+}
+
+static void folder_list_close(folder_list *l) {
+    free(l->tensors);
+    free(l->shapes);
+    free(l->names);
+}
+
+/* columns 0: rank 1. The caller writes the name, where it returns. */
+static char *folder_list_add(folder_list *l, size_t rows, size_t columns) {
+    memopt_tensor *t = &l->tensors[l->count];
+
+    l->shapes[l->count][0] = rows;
+    l->shapes[l->count][1] = columns;
+    t->name = l->names[l->count];
+    t->type = l->type;
+    t->rank = columns ? 2 : 1;
+    t->shape = l->shapes[l->count];
+    return l->names[l->count++];
+}
+
 /* ---- the tensors of the files, one by one ---- */
 static const memopt_tensor *piece_tensor(const folder_piece *p) { return &p->file->header->tensors[p->index]; }
 
@@ -206,6 +244,9 @@ static int folder_add_piece(folder *f, const char *name, size_t layer, size_t nu
 
     memset(p, 0, sizeof *p);
     snprintf(bare, sizeof bare, name, (unsigned long)layer);
+    first = is_turned ? columns : rows;
+    second = is_turned ? rows : columns;
+    if (f->listed) return strcpy(folder_list_add(f->listed, first, second), bare), 0;
     x = folder_find(f, bare, p);
     if (!x) return refuse(f->why, "%s is missing", bare);
     p->number = number;
@@ -213,8 +254,6 @@ static int folder_add_piece(folder *f, const char *name, size_t layer, size_t nu
     p->rows = rows;
     p->columns = columns ? columns : 1;
     p->is_turned = is_turned;
-    first = is_turned ? columns : rows;
-    second = is_turned ? rows : columns;
     if (x->rank != (columns ? 2u : 1u) || x->shape[0] != first || (columns && x->shape[1] != second))
         return columns
                  ? refuse(f->why, "%s has the wrong shape: [%lu, %lu] is what config.json says", bare,
@@ -286,28 +325,49 @@ static int folder_check_unknown(folder *f) {
     return 0;
 }
 
+/* All tensors of the model: embedding, head, then the blocks. */
+static int folder_add_parts(folder *f, const config *c, const transformer *t) {
+    const folder_names *names = c->is_gpt2 ? folder_gpt2 : folder_llama;
+    size_t number = 0, layer;
+    int wrong = folder_add_part(f, t, names, EMBEDDING, 0, transformer_embedding_tensors, &number)
+             || folder_add_part(f, t, names, HEAD, 0, transformer_head_tensors, &number);
+
+    for (layer = 0; !wrong && layer < c->layers; ++layer)
+        wrong = folder_add_part(f, t, names, ATTENTION, layer, transformer_attention_tensors, &number)
+             || folder_add_part(f, t, names, MLP, layer, transformer_mlp_tensors, &number);
+    return wrong;
+}
+
+static size_t folder_pieces_max(const config *c) { return c->layers * 16 + 8; }
+
+/* All tensors of a model, by their names without a prefix. The list is closed also after a failure; f is not open. */
+static int folder_list_model(folder *f, folder_list *l, memopt_tensor_type type, const config *c, const transformer *t,
+                             reason *why) {
+    folder_piece piece;
+    int wrong;
+
+    memset(f, 0, sizeof *f);
+    f->listed = l;
+    f->pieces = &piece;
+    f->why = why;
+    wrong = folder_list_open(l, type, folder_pieces_max(c), why) || folder_add_parts(f, c, t);
+    f->pieces = NULL;
+    return wrong;
+}
+
 /* The files of `path`, and where each tensor of such a shape lies in them. Closed with folder_close(), also after a
    failure. */
 static int folder_open(folder *f, const char *path, const config *c, const transformer *t, const memopt_host *host,
                        reason *why) {
-    const folder_names *names = c->is_gpt2 ? folder_gpt2 : folder_llama;
-    size_t number = 0, layer;
-    int wrong;
-
     memset(f, 0, sizeof *f);
     f->path = path;
     f->host = host;
     f->why = why;
     f->files = (folder_file *)calloc(FOLDER_FILES_MAX, sizeof *f->files);
-    f->pieces = (folder_piece *)calloc(c->layers * 16 + 8, sizeof *f->pieces);
+    f->pieces = (folder_piece *)calloc(folder_pieces_max(c), sizeof *f->pieces);
     if (!f->files || !f->pieces) return refuse(why, "%.300s: no memory", path);
-    wrong = folder_open_files(f) || folder_check_format(f)
-         || folder_add_part(f, t, names, EMBEDDING, 0, transformer_embedding_tensors, &number)
-         || folder_add_part(f, t, names, HEAD, 0, transformer_head_tensors, &number);
-    for (layer = 0; !wrong && layer < c->layers; ++layer)
-        wrong = folder_add_part(f, t, names, ATTENTION, layer, transformer_attention_tensors, &number)
-             || folder_add_part(f, t, names, MLP, layer, transformer_mlp_tensors, &number);
-    return wrong || folder_add_tied_head(f, t) || folder_check_unknown(f);
+    return folder_open_files(f) || folder_check_format(f) || folder_add_parts(f, c, t) || folder_add_tied_head(f, t)
+        || folder_check_unknown(f);
 }
 
 static void folder_close(folder *f) {

@@ -18,7 +18,7 @@
 enum { SECTOR = 4096 /* where slow weights begin */, GRAIN = 256 };
 
 typedef struct tuning { /* of a run */
-    size_t batch, context, units, tile; /* units: batches of a step */
+    size_t batch, context, units; /* units: batches of a step */
     size_t adapter;        /* rank; 0: all weights are trained */
     double adapter_alpha;
     size_t frozen_bits;    /* with adapters: 8, 16, 32 */
@@ -423,7 +423,6 @@ static memopt_shard_desc model_shard(model *m) {
     d.optim.muon = m->o->kind == MEMOPT_OPTIM_MUON ? memopt_muon_products(MEMOPT_TYPE_BF16) : NULL;
     d.optim.seed = m->o->seed;
     d.optim.threads = &m->threads;
-    d.tile = m->o->tile;
     d.store = m->store;
     d.comm = m->team->comm;
     d.error = &m->why.error;

@@ -8,11 +8,11 @@ typedef enum rate_schedule { RATE_COSINE, RATE_LINEAR, RATE_CONSTANT } rate_sche
 typedef struct options {
     const char *model, *data, *out, *disk, *chat;
     const char *prompt;
-    size_t memory, threads, ranks, steps, warmup, save, validate, tokens;
+    size_t memory, threads, ranks, steps, pause, warmup, save, validate, tokens;
     double epochs, rate, validation, temperature; /* steps 0: by epochs; rate 0: by what is trained; validation below 0:
                                                       by the documents */
     rate_schedule schedule;
-    int    learn_all, merges, plan;
+    int    learn_all, merges, plan, random;
 } options;
 
 static const char *const options_text =
@@ -27,6 +27,7 @@ static const char *const options_text =
     "  --disk DIR      weights and states may lie there\n"
     "  --plan          tell the ways there are, with memory, disk and what is computed twice, and end\n"
     "what is trained\n"
+    "  --random        if MODEL_DIR has no weights, write it some that are random: a model from the beginning\n"
     "  --adapter R     low-rank adapters of this rank, beside frozen weights; without it all weights\n"
     "  --alpha A       their scale is A / R; default: 2 R\n"
     "  --frozen 8      bits of frozen weights: 8, 16 or 32; default: 16\n"
@@ -38,6 +39,7 @@ static const char *const options_text =
     "  --batch 1 --accumulate 1    windows of a pass, passes of a step\n"
     "  --context N     tokens of a window; default: 1024, or what the model has\n"
     "  --epochs 1, --steps N       how long\n"
+    "  --pause N       stop after N steps, as Ctrl-C does: the same command takes the next ones\n"
     "  --rate X        default: 2e-5; of adapters 2e-4\n"
     "  --schedule cosine    or linear, constant; --warmup N steps before; default: 0\n"
     "  --decay X       of weights; --clip X: the largest norm of all gradients; default: none\n"
@@ -112,7 +114,7 @@ static int options_valued(options *o, tuning *s, const char *name, const char *v
                   { "--batch", &s->batch, 1, 1 << 20 },      { "--accumulate", &s->units, 1, 1 << 20 },
                   { "--context", &s->context, 2, 1 << 24 },  { "--tokens", &o->tokens, 1, 1 << 20 },
                   { "--adapter", &s->adapter, 1, 1 << 16 },  { "--frozen", &s->frozen_bits, 8, 32 },
-                  { "--tile", &s->tile, 1, SIZE_MAX } };
+                  { "--pause", &o->pause, 1, SIZE_MAX } };
     const struct { const char *name; double *to; double most;
     } numbers[] = { { "--epochs", &o->epochs, 1e9 },
                     { "--rate", &o->rate, 1 },
@@ -193,6 +195,7 @@ static int options_parse(options *o, tuning *s, int argc, char **argv, reason *w
         }
         if (!strcmp(argv[i], "--plan")) o->plan = 1;
         else if (!strcmp(argv[i], "--merge")) o->merges = 1;
+        else if (!strcmp(argv[i], "--random")) o->random = 1;
         else if (!strcmp(argv[i], "--learn-all")) o->learn_all = 1;
         else {
             if (i + 1 == argc) return refuse(why, "%s: its value is missing, or there is no such switch", argv[i]);

@@ -109,8 +109,8 @@ static memopt_tensor_metadata *out_metadata(const memopt_tensors *from, size_t *
     return list;
 }
 
-/* A file with these tensors and the metadata of another, its header written, as long as it will be; of other ranks than
-   the first the file that is there. 1: there is a reason. */
+/* A file with these tensors and the metadata of another, its header written, and room for all of it taken; of other
+   ranks than the first the file that is there. *file: NULL, or it is open. 1: there is a reason. */
 static int out_begin_file(out_folder *o, const char *name, const memopt_tensors *from, memopt_tensor *list,
                           size_t count, void **file, uint64_t *begin) {
     const memopt_files *f = o->files;
@@ -134,8 +134,8 @@ static int out_begin_file(out_folder *o, const char *name, const memopt_tensors 
         s = text ? memopt_tensors_write(&d, text, bytes, NULL) : MEMOPT_ERR_MEMORY;
     }
     for (i = 0; !s && i < count; ++i) end = list[i].end > end ? list[i].end : end;
-    if (!s) s = f->open_fn(f->user, path, MEMOPT_OPEN_WRITE, file);
-    if (!s && o->is_first) s = f->resize_fn(f->user, *file, bytes + end);
+    if (!s && !*file) s = f->open_fn(f->user, path, MEMOPT_OPEN_WRITE, file);
+    if (!s && o->is_first) s = f->reserve_fn(f->user, *file, bytes + end);
     if (!s && o->is_first) s = f->write_fn(f->user, *file, 0, text, bytes);
     free(text);
     free(texts);
@@ -324,10 +324,8 @@ static int out_merged(out_folder *o) {
 
 /* ---- PEFT ---- */
 typedef struct out_peft {
-    memopt_tensor *list;    /* A and B of each matrix that the files have */
-    uint64_t     (*shapes)[2];
-    char         (*names)[2 * FOLDER_NAME];
-    size_t         count, capacity;
+    folder_list    list;    /* A and B of each matrix that the files have */
+    size_t         written; /* of them */
     void          *file;    /* NULL: they are listed, not written */
     uint64_t       begin;   /* of its data */
     char           modules[16][64];
@@ -338,21 +336,17 @@ typedef struct out_peft {
 static int out_peft_tensor(out_folder *o, const char *module, const char *which, size_t rows, size_t columns,
                            const float *elements) {
     out_peft *x = o->peft;
-    const size_t i = x->count++;
-    memopt_tensor *t = &x->list[i];
+    const memopt_tensor *t = &x->list.tensors[x->written];
 
-    if (x->file)
-        return failed(&o->m->why, "adapter_model.safetensors",
-                      o->files->write_fn(o->files->user, x->file, x->begin + t->begin, elements,
-                                         (size_t)(t->end - t->begin)));
-    snprintf(x->names[i], sizeof *x->names, "base_model.model.%s.lora_%s.weight", module, which);
-    x->shapes[i][0] = rows;
-    x->shapes[i][1] = columns;
-    t->name = x->names[i];
-    t->type = MEMOPT_TENSOR_F32;
-    t->rank = 2;
-    t->shape = x->shapes[i];
-    return 0;
+    if (!x->file) {
+        (void)snprintf(folder_list_add(&x->list, rows, columns), sizeof *x->list.names,
+                       "base_model.model.%s.lora_%s.weight", module, which);
+        return 0;
+    }
+    ++x->written;
+    return failed(&o->m->why, "adapter_model.safetensors",
+                  o->files->write_fn(o->files->user, x->file, x->begin + t->begin, elements,
+                                     (size_t)(t->end - t->begin)));
 }
 
 static void out_add_module(out_peft *x, const char *module) { /* by the last part of its name, once */
@@ -422,22 +416,15 @@ static int out_adapters(out_folder *o) {
     int wrong;
 
     memset(&x, 0, sizeof x);
-    x.capacity = 2 * o->from->piece_count + 1;
-    x.list = (memopt_tensor *)calloc(x.capacity, sizeof *x.list);
-    x.shapes = (uint64_t (*)[2])calloc(x.capacity, sizeof *x.shapes);
-    x.names = (char (*)[2 * FOLDER_NAME])calloc(x.capacity, sizeof *x.names);
-    wrong = (!x.list || !x.shapes || !x.names) && refuse(&o->m->why, "no memory for the names of adapters");
+    wrong = folder_list_open(&x.list, MEMOPT_TENSOR_F32, 2 * o->from->piece_count + 1, &o->m->why);
     o->peft = &x;
     wrong = team_wrong(o->m->team, &o->m->why, wrong) || out_each_tensor(o, out_peft_adapter);
     if (!wrong && o->is_first)
-        wrong = out_begin_file(o, "adapter_model.safetensors", NULL, x.list, x.count, &x.file, &x.begin);
-    x.count = 0;
+        wrong = out_begin_file(o, "adapter_model.safetensors", NULL, x.list.tensors, x.list.count, &x.file, &x.begin);
     wrong = team_wrong(o->m->team, &o->m->why, wrong) || out_each_tensor(o, out_peft_adapter)
          || (o->is_first && out_end_peft(o, &x));
     if (x.file) (void)o->files->close_fn(o->files->user, x.file);
-    free(x.list);
-    free(x.shapes);
-    free(x.names);
+    folder_list_close(&x.list);
     return wrong;
 }
 

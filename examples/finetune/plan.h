@@ -16,13 +16,6 @@ typedef struct way {
 
 enum { WAYS_MAX = 6 };
 
-typedef struct told_way { /* for the frontier */
-    way    w;
-    size_t least, all;   /* bytes of the process: at least, and with everything kept */
-    double recomputed;   /* at the least, of the time of a pass */
-    uint64_t disk, moved; /* bytes of the disk, and of a step */
-} told_way;
-
 /* Ways in the order of their speed. States alone on the disk are none: a store that has no weights resumes no run. */
 static size_t plan_ways(const model *m, int has_disk, way *ways) {
     static const char *const places[] = { "weights and states in memory", "weights and states on the disk" };
@@ -98,21 +91,27 @@ static int plan_find(model *m, int has_disk, size_t memory, const way *before, w
 }
 
 /* ---- the frontier ---- */
-static int plan_tell_way(model *m, const way *w, size_t process, told_way *t) {
-    size_t least, none;
+/* Bytes of the process: at least, where most is computed twice, and with everything kept. */
+static int plan_tell_way(model *m, const way *w, size_t process) {
+    char text[96], mlp[24];
+    double least, recomputed, disk, moved;
+    size_t planned, none;
 
-    t->w = *w;
-    if (plan_describe(m, w) || model_plan(m, 0, &least) || model_plan(m, least, &none)) return 1;
+    if (plan_describe(m, w) || model_plan(m, 0, &planned) || model_plan(m, planned, &none)) return 1;
     while (none) { /* what it takes beside depends on the plan */
-        least = none;
-        if (model_plan(m, least, &none)) return 1;
+        planned = none;
+        if (model_plan(m, planned, &none)) return 1;
     }
-    t->least = (size_t)m->in_process + process;
-    t->recomputed = m->overhead;
-    t->disk = m->room.disk;
-    t->moved = m->bytes.slow_read + m->bytes.slow_written;
+    least = (m->in_process + (double)process) / 1e9;
+    recomputed = 100 * m->overhead;
+    disk = (double)m->room.disk / 1e9;
+    moved = (double)(m->bytes.slow_read + m->bytes.slow_written) / 1e9;
     if (model_plan(m, SIZE_MAX / 4, &none)) return 1;
-    t->all = (size_t)m->in_process + process;
+    snprintf(mlp, sizeof mlp, w->mlp_chunk ? "%lu" : "all", (unsigned long)w->mlp_chunk);
+    snprintf(text, sizeof text, "%s (%lu, %s)", w->text, (unsigned long)w->head_chunk, mlp);
+    printf("%-52s %9.3f %9.0f%% %10.3f %9.3f %9.3f\n", text, least, recomputed,
+           (m->in_process + (double)process) / 1e9, disk, moved);
+    fflush(stdout);
     return 0;
 }
 
@@ -125,17 +124,8 @@ static int plan_tell_frontier(model *m, int has_disk) {
     if (m->team->rank) return 0;
     printf("%-52s %9s %10s %10s %9s %9s\n", "way (rows of head, of MLP at a time)", "least GB", "recomputed", "most GB",
            "disk GB", "GB a step");
-    for (i = 0; i < n; ++i) {
-        char text[96], mlp[24];
-        told_way t;
-
-        if (plan_tell_way(m, &ways[i], process, &t)) return 1;
-        snprintf(mlp, sizeof mlp, ways[i].mlp_chunk ? "%lu" : "all", (unsigned long)ways[i].mlp_chunk);
-        snprintf(text, sizeof text, "%s (%lu, %s)", ways[i].text, (unsigned long)ways[i].head_chunk, mlp);
-        printf("%-52s %9.3f %9.0f%% %10.3f %9.3f %9.3f\n", text, (double)t.least / 1e9, 100 * t.recomputed,
-               (double)t.all / 1e9, (double)t.disk / 1e9, (double)t.moved / 1e9);
-        fflush(stdout);
-    }
+    for (i = 0; i < n; ++i)
+        if (plan_tell_way(m, &ways[i], process)) return 1;
     return 0;
 }
 #endif

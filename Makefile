@@ -73,7 +73,7 @@ batch-table: $(BUILD)/train_gpt ## the largest batch under one limit and the sam
 # Two letters of a text are a token: below 32000, as letters above '|' are replaced.
 SHAPE ?= llama2-7b
 SEVEN_B = $(or $(DIR),$(BUILD))/$(SHAPE)
-seven-b: $(BUILD)/finetune ## STEPS=1 steps of a model of 7 billion parameters in 3 GB of memory, random weights and all else in DIR (68 GB of disk; the next call goes on; SHAPE=llama3-8b, qwen2-0.5b)
+seven-b: $(BUILD)/finetune ## STEPS=1 steps of a model of 7 billion parameters in 3 GB of memory, random weights and all else in DIR (68 GB; the next call goes on; SHAPE=qwen2-0.5b, or llama3-8b with ARGS='--memory 4G')
 	@mkdir -p '$(SEVEN_B)' && cp examples/finetune/shapes/$(SHAPE).json '$(SEVEN_B)/config.json'
 	@LC_ALL=C tr '}~' '()' < examples/text.txt > '$(SEVEN_B)/text.u16'
 	@$(BUILD)/finetune '$(SEVEN_B)' '$(SEVEN_B)/text.u16' --random --out '$(SEVEN_B)-tuned' --disk '$(or $(DIR),$(BUILD))' \

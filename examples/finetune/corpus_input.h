@@ -132,14 +132,19 @@ static inline void corpus_out_begin(corpus_out *o, const memopt_host *h, void *f
 }
 
 /* ---- reading the input ---- */
-static inline void corpus_tell(corpus_input *in) { /* every five seconds */
-    const memopt_host *const h = in->host;
+/* Is it time to tell how far it has got? Every five seconds from the first call on. */
+static inline int corpus_is_due(const memopt_host *h, uint64_t *told) {
     uint64_t now = 0;
 
-    if (in->desc->quiet || h->clock.now_fn(h->clock.user, &now)) return;
-    if (!in->told) in->told = now;
-    if (now - in->told < UINT64_C(5000000000)) return;
-    in->told = now;
+    if (h->clock.now_fn(h->clock.user, &now)) return 0;
+    if (!*told) *told = now;
+    if (now - *told < UINT64_C(5000000000)) return 0;
+    *told = now;
+    return 1;
+}
+
+static inline void corpus_tell(corpus_input *in) {
+    if (in->desc->quiet || !corpus_is_due(in->host, &in->told)) return;
     fprintf(stderr, "tokenising %s: %llu of %llu MB\n", in->desc->path, (unsigned long long)(in->at / 1000000),
             (unsigned long long)(in->to / 1000000));
 }

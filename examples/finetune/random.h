@@ -8,7 +8,6 @@
 #define FINETUNE_RANDOM_H
 #include "corpus.h"
 #include "out.h"
-#include "rehearse.h"
 
 static int random_is_needed(const char *path) { /* neither weights nor an index of them */
     static const char *const names[] = { "model.safetensors", "model.safetensors.index.json" };
@@ -48,21 +47,12 @@ static memopt_status random_elements(const model *m, size_t tensor, const memopt
     return s;
 }
 
-static void random_tell(double *told, uint64_t bytes, uint64_t all) { /* every five seconds */
-    const double now = seconds_now();
-
-    if (!(*told > 0)) *told = now;
-    if (now - *told < 5) return;
-    *told = now;
-    fprintf(stderr, "random weights: %llu of %llu MB\n", (unsigned long long)(bytes / 1000000),
-            (unsigned long long)(all / 1000000));
-}
-
-static memopt_status random_fill(const model *m, const memopt_files *f, void *file, uint64_t begin,
+static memopt_status random_fill(const model *m, const memopt_host *host, void *file, uint64_t begin,
                                  const folder_list *l, double deviation) {
+    const memopt_files *f = &host->files;
     float *const elements = (float *)(void *)m->folder->in_memory.bytes; /* it is not open yet */
     const memopt_tensor *last = &l->tensors[l->count - 1];
-    double told = 0;
+    uint64_t told = 0;
     size_t i, n;
     memopt_status s = MEMOPT_OK;
 
@@ -79,14 +69,17 @@ static memopt_status random_fill(const model *m, const memopt_files *f, void *fi
             s = random_elements(m, i, x, deviation, at, elements, n);
             if (!s) s = convert(raw, type, elements, MEMOPT_TYPE_F32, n, m->folder->room);
             if (!s) s = f->write_fn(f->user, file, begin + x->begin + at * unit, raw, n * unit);
-            random_tell(&told, x->begin + at * unit, last->end);
+            if (corpus_is_due(host, &told))
+                fprintf(stderr, "random weights: %llu of %llu MB\n",
+                        (unsigned long long)(x->begin + at * unit) / 1000000, (unsigned long long)last->end / 1000000);
         }
     }
     return s;
 }
 
 /* The file of these tensors, whole or not at all. */
-static int random_write_list(model *m, const memopt_files *f, const char *path, folder_list *l, double deviation) {
+static int random_write_list(model *m, const memopt_host *host, const char *path, folder_list *l, double deviation) {
+    const memopt_files *f = &host->files;
     static const char *const name = "model.safetensors.new";
     out_folder o;
     char beside[OUT_PATH];
@@ -105,7 +98,7 @@ static int random_write_list(model *m, const memopt_files *f, const char *path, 
     s = corpus_new(f, beside, &file);
     if (s == MEMOPT_ERR_STATE) return refuse(&m->why, "%.300s: another process writes it, or it is a link", beside);
     wrong = failed(&m->why, beside, s) || out_begin_file(&o, name, NULL, l->tensors, l->count, &file, &begin)
-         || failed(&m->why, beside, random_fill(m, f, file, begin, l, deviation))
+         || failed(&m->why, beside, random_fill(m, host, file, begin, l, deviation))
          || failed(&m->why, beside, f->sync_fn(f->user, file));
     if (file) wrong = failed(&m->why, beside, f->close_fn(f->user, file)) || wrong;
     wrong = wrong || failed(&m->why, o.path, f->rename_fn(f->user, beside, o.path)) || out_sync_parent(&o);
@@ -132,7 +125,7 @@ static int random_write(model *m, config *c, const transformer *shape, const cha
         memmove(name + n, name, strlen(name) + 1);
         memcpy(name, prefix, n);
     }
-    wrong = wrong || random_write_list(m, &host->files, path, &l, deviation);
+    wrong = wrong || random_write_list(m, host, path, &l, deviation);
     folder_list_close(&l);
     return wrong;
 }

@@ -21,6 +21,9 @@
      MEMOPT_CUDA_STATIC        [impl] MEMOPT_CUDA_IMPLEMENTATION, and all functions are static; in the file that calls
                                them. What is not called is not compiled. They are templates: in
                                `c ? memopt_cuda_a : memopt_cuda_b` write memopt_cuda_a<>
+     MEMOPT_ONLY_...           [all]  memopt.h's, with MEMOPT_ONLY_NUMBERS among them, which is memory to scale below, is
+                               this file's, too: _ACTIVATIONS codec and the store, _OPERATORS softmax to layer, gemm,
+                               linear to attention, _RANKS shard and the store, _MUON gemm and muon
      MEMOPT_CUDA_ONLY_ADAMW    [impl] of the optimizers AdamW and Adam alone, with moments in 32 and 16 bits, and in 8
                                bits of blocks of 256; what is left out is MEMOPT_ERR_UNSUPPORTED. 9 kernels, not 30
      MEMOPT_CUDA_WGMMA         [impl] with nvcc -arch=sm_90a: attention of 16 bits by wgmma, which H100 and H200 alone
@@ -103,6 +106,13 @@
 #include "memopt.h" /* the declarations alone need neither CUDA nor C++ */
 #if MEMOPT_VERSION != 200
 #  error "memopt_cuda.cu and memopt.h are of different versions"
+#endif
+#if !(MEMOPT_I_GROUPS & 0x02)
+#  error "memopt_cuda.cu is over the numbers: define MEMOPT_ONLY_NUMBERS beside the other MEMOPT_ONLY_..."
+#endif
+#define MEMOPT_I_CUDA_WGMMA_HAS_RUN 0 /* 1 once attention by wgmma has run on a card: from then on it is the default */
+#if MEMOPT_I_CUDA_WGMMA_HAS_RUN && !defined(MEMOPT_CUDA_WGMMA)
+#  define MEMOPT_CUDA_WGMMA
 #endif
 
 /* @section api_cuda_base :
@@ -304,6 +314,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_prefetch(memopt_cuda_tra
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_join(memopt_cuda_transfer *transfer,
                                                              memopt_cuda_stream stream);
 
+#if MEMOPT_I_GROUPS & 0x14 /* for activations, ranks */
 /* An offload store for a tape whose memory is a device's: values go to host memory and come back, beside the
    computing. */
 typedef struct memopt_cuda_store memopt_cuda_store;
@@ -337,6 +348,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_destroy(memopt_cuda_store *
 
 /** Why the last call of the table that failed has failed, forgetting included; 0 = none has. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_status(const memopt_cuda_store *store);
+#endif /* groups */
 
 /* A clock for memopt_tape_calibrate(): callbacks only queue their work, so a clock of the CPU would measure nothing.
    This one waits for the stream, and then asks the host's. Give it to the host of the tape's desc. */
@@ -352,6 +364,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_clock_make(int device, memopt_cud
                                                           const memopt_host *host, memopt_cuda_clock *clock,
                                                           memopt_clock *out);
 
+#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
 /* @section api_cuda_number : api_cuda_base
    The twins of memopt_bf16_from_f32 and its like, of memopt_f32_split and _join, and of memopt_random_*: the same bits,
    NaN included. See api_number and api_random in memopt.h for the formats, `saturate`, `noise` and `first`. */
@@ -474,7 +487,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, 
  * returns OK; MEMOPT_CUDA_ERR_NULL (x, input, scale), _ALIGNMENT; MEMOPT_ERR_ARGUMENT (as the twin), _OVERFLOW; CUDA's
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_fp8_quantize(const memopt_fp8 *x, memopt_cuda_stream stream);
+#endif /* groups */
 
+#if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section api_cuda_codec : api_cuda_base
    A device codec for tapes over memory of a device: with it MEMOPT_CODEC_BF16 and MEMOPT_CODEC_8BIT work there as well,
    and values, copies, losses and gradients have the bits of the same tape on the CPU. See api_tape in memopt.h. */
@@ -499,7 +514,9 @@ typedef struct memopt_cuda_codec { /* what the codec knows; yours: outlives the 
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *device_codec, memopt_device_codec *out,
                                                           memopt_cuda_stream stream);
+#endif /* groups */
 
+#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
 /* @section api_cuda_optim : api_cuda_base api_cuda_memory
    An optimizer whose tensors lie on a device. The object is memopt_optim, made by memopt_optim_create() and kept on the
    host; `weights`, `extra`, `gradients` and `state` of its tensors are device pointers then, aligned as there. Objects
@@ -736,7 +753,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
                                                                     const memopt_micro_batch *batch,
                                                                     memopt_accumulation *accumulation,
                                                                     memopt_cuda_stream stream);
+#endif /* groups */
 
+#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
 /* @section api_cuda_shard : api_cuda_optim api_cuda_scale api_cuda_number
    A device for a memopt_shard: weights, gradients and what travels lie there, and the step is the host's, or the
    device's: then table.kernels = memopt_cuda_shard_kernels() before memopt_shard_open().
@@ -792,7 +811,9 @@ MEMOPT_CUDA_API void memopt_cuda_shard_kernels(memopt_shard_kernels *out);
 /** After memopt_shard_close(). Waits for what is on its way. NULL is fine, and one that is all zero, as after its
     close; returns what CUDA said, and has freed all it could. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_shard_close(memopt_cuda_shard *shard);
+#endif /* groups */
 
+#if MEMOPT_I_GROUPS & 0x08 /* for operators */
 /* @section api_cuda_softmax : api_cuda_base
    Softmax of rows, and softmax + cross-entropy in place: the twins, with the CPU's structs, their pointers being of the
    device. Not the same bits as there: exp is the device's, and sums have another order. The same bits every time.
@@ -964,7 +985,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_rotary_forward(const memopt_cuda_
                                                               memopt_cuda_stream stream);
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_rotary_backward(const memopt_cuda_ops *ops, const memopt_rotary *x,
                                                                memopt_cuda_stream stream);
+#endif /* groups */
 
+#if MEMOPT_I_GROUPS & 0x48 /* for operators, muon */
 /* @section api_cuda_gemm : api_cuda_base
    Products by cuBLASLt. A memopt_cuda_gemm is what they run with: a cuBLASLt handle, a workspace on the device, and a
    table of the shapes met so far, each with its descriptors and its algorithm: a shape that is in the table costs no
@@ -1066,7 +1089,9 @@ typedef struct memopt_cuda_fp8_product { /* result = left_scale right_scale (lef
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm,
                                                                  const memopt_cuda_fp8_product *product,
                                                                  memopt_cuda_stream stream);
+#endif /* groups */
 
+#if MEMOPT_I_GROUPS & 0x40 /* for muon */
 /* @section api_cuda_muon : api_cuda_optim api_cuda_gemm
    Muon on a device. An object steps there, by the calls of api_cuda_optim, when its desc has the device's products:
        memopt_cuda_muon muon;                                       (yours, as long as the optimizer)
@@ -1096,7 +1121,9 @@ typedef struct memopt_cuda_muon { /* filled in by memopt_cuda_muon_products(); o
  */
 MEMOPT_CUDA_API const memopt_muon *memopt_cuda_muon_products(memopt_cuda_muon *muon, memopt_cuda_gemm *gemm,
                                                              memopt_type products);
+#endif /* groups */
 
+#if MEMOPT_I_GROUPS & 0x08 /* for operators */
 /* @section api_cuda_linear : api_cuda_gemm api_cuda_layer api_cuda_fp8
    Linear layers. type and weight_type are the same, and gradient_type is that or float: else MEMOPT_CUDA_ERR_TYPE.
    Where cuBLASLt can, bias, activation and their gradients are worked out in the product's epilogue, on float32 sums:
@@ -1268,6 +1295,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_forward(const memopt_cu
                                                                  memopt_cuda_stream stream);
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_cuda_ops *ops, const memopt_attention *x,
                                                                   memopt_cuda_stream stream);
+#endif /* groups */
 #if defined(__cplusplus) && !MEMOPT_I_CUDA_STATIC
 }
 #endif
@@ -1291,10 +1319,6 @@ using namespace memopt_i_cuda::api;
 #endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750
 #  error "memopt_cuda.cu needs compute capability 7.5 and up: give nvcc -arch=native, or sm_75, sm_90..."
-#endif
-#define MEMOPT_I_CUDA_WGMMA_HAS_RUN 0 /* 1 once attention by wgmma has run on a card: from then on it is the default */
-#if MEMOPT_I_CUDA_WGMMA_HAS_RUN && !defined(MEMOPT_CUDA_WGMMA)
-#  define MEMOPT_CUDA_WGMMA
 #endif
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -1809,6 +1833,13 @@ PUBLIC status_t api::memopt_cuda_memory_available(int device, size_t *free_bytes
 
 /* -- sources: what all of them share -- */
 
+/* Of a host whatever is called here: its files are not. */
+PRUNED memopt_status host_of(const memopt_host *host, memopt_host *out) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
+
+    return memopt_i_host_resolve(&c, host, out) ? c.status : MEMOPT_OK;
+}
+
 PRUNED memopt_cuda_memory *memory_of(memopt_source *s) { return (memopt_cuda_memory *)s->user; }
 
 /* Writes down why, and says it in words that arenas and heaps know. We are on the device. */
@@ -2302,7 +2333,7 @@ PUBLIC status_t api::memopt_cuda_source_pages(int device, size_t granularity, co
     status_t status = out ? source_of(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
 
     if (status) return status;
-    if (memopt_host_resolve(host, &s.host)) return MEMOPT_ERR_ARGUMENT;
+    if (host_of(host, &s.host)) return MEMOPT_ERR_ARGUMENT;
     prop = access_prop(m.device);
     status = symbols(m.driver, &get_granularity);
     if (!status) status = driver_error(((granularity_fn)get_granularity)(&least, &prop,
@@ -2561,7 +2592,7 @@ PUBLIC status_t api::memopt_cuda_transfer_create(int device, const memopt_cuda_t
     if (desc) d = *desc;
     s = memopt_cuda_transfer_bytes(&d, &bytes);
     if (!s) s = pointer_if(d.pinned, MEMOPT_I_CUDA_ALIGN);
-    if (!s && memopt_host_resolve(d.host, &host)) s = MEMOPT_ERR_ARGUMENT;
+    if (!s && host_of(d.host, &host)) s = MEMOPT_ERR_ARGUMENT;
     if (!s) s = device_of(&device);
     if (s) return s;
     t = (memopt_cuda_transfer *)memopt_i_alloc(&host, sizeof *t, MEMOPT_I_HOST_ALIGN);
@@ -2603,6 +2634,7 @@ PUBLIC status_t api::memopt_cuda_transfer_destroy(memopt_cuda_transfer *transfer
     return s;
 }
 
+#if MEMOPT_I_GROUPS & 0x14 /* for activations, ranks */
 /* -- a store for tapes -- */
 
 /* A slot's event stands behind the last copy into it or out of it, whichever way. So whoever comes next waits for it:
@@ -2799,7 +2831,7 @@ PUBLIC status_t api::memopt_cuda_store_create(const memopt_cuda_store_desc *desc
     if (!desc || !desc->transfer || !out || !table) return MEMOPT_CUDA_ERR_NULL;
     s = memopt_cuda_store_bytes(desc, &bytes);
     if (s) return s;
-    if (!desc->source->host_visible || memopt_host_resolve(desc->host, &host)) return MEMOPT_ERR_ARGUMENT;
+    if (!desc->source->host_visible || host_of(desc->host, &host)) return MEMOPT_ERR_ARGUMENT;
     (void)store_lay_out(&c, desc->slots); /* MEMOPT_CHAIN_MAX of them at the most: it fits */
     memory = c.bytes;
     s = enter_device(desc->transfer->device, &before);
@@ -2859,6 +2891,7 @@ PUBLIC status_t api::memopt_cuda_store_destroy(memopt_cuda_store *store) {
 PUBLIC status_t api::memopt_cuda_store_status(const memopt_cuda_store *store) {
     return store ? store->status : MEMOPT_CUDA_ERR_NULL;
 }
+#endif /* groups */
 
 /* -- a clock -- */
 
@@ -2884,7 +2917,7 @@ PUBLIC status_t api::memopt_cuda_clock_make(int device, cudaStream_t stream, con
     status_t s;
 
     if (!clock || !out) return MEMOPT_CUDA_ERR_NULL;
-    if (memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
+    if (host_of(host, &h)) return MEMOPT_ERR_ARGUMENT;
     s = device_of(&device);
     if (s) return s;
     clock->device = device;
@@ -2896,6 +2929,7 @@ PUBLIC status_t api::memopt_cuda_clock_make(int device, cudaStream_t stream, con
     return 0;
 }
 
+#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
 /* @section cuda_number : cuda_base api_cuda_number
    Conversions on the device: the bits of memopt.h at the speed of the memory.
    Problem    A conversion should cost what its bytes cost. At 4.8 TB/s and 1.75 GHz a card of 132 multiprocessors has
@@ -4184,7 +4218,9 @@ PUBLIC status_t api::memopt_cuda_fp8_quantize(const memopt_fp8 *x, cudaStream_t 
     if ((s = (status_t)memopt_i_fp8_check(x)) != 0 || (s = ready()) != 0) return s;
     return CU_WITH(x->type, fp8_run<T>(x, stream));
 }
+#endif /* groups */
 
+#if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section cuda_codec : cuda_quant cuda_number cuda_memory cuda_base api_cuda_codec
    Outputs of a tape in fewer bytes, on the device. What is rounded to what stands at `codec` in memopt.h.
    Problem    A tape with a lossy codec rounds every output right after its forward, kept or not, so rounding is in each
@@ -4421,7 +4457,9 @@ PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, mem
     out->user = device_codec;
     return 0;
 }
+#endif /* groups */
 
+#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
 /* @section cuda_optim_kernels : cuda_base
    A step over slices of tensors: every format is loaded into registers, stepped, and stored, in one pass.
    Problem    The step itself is short. AdamW with floats moves 28 bytes an element (16 read, 12 written), with 8-bit
@@ -4454,7 +4492,7 @@ PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, mem
               9  A warp asks the second-level cache for its next block before it steps this one, 2 more: 0.83 and 0.69.
               10 Eight elements side by side; second moments are compared by their bits, two at once, and tell of the
                  gradients as well. Whole blocks have a loop of their own, which all warps go round as often, so that
-                 nothing is provided for warps that part. 61 and 76 with what asks the cache, 71 and 87 before, and 28
+                 nothing is provided for warps that part. 62 and 76 with what asks the cache, 71 and 87 before, and 28
                  warps over floats; not run on a card.
    Formats    Those of weights and gradients, and the kind, are a branch for four elements that all threads take alike;
               only AdamW over floats, AdamW in 8 bits over floats or bfloat16, and Muon are compiled by themselves. 11
@@ -4989,8 +5027,9 @@ template <int N> CU_DEVICE int optim_adam_zeros(const memopt_i_update_rule &r, c
 enum { OPTIM_OUTSIDE, OPTIM_MIDDLE, OPTIM_ZEROS };
 
 /* memopt_i_v1_moments() and _update() of N elements side by side, in two halves, by a rule that is known. The first
-   returns the range of what it made. A NaN of m may pass: it comes out as one. m, v: v is not its root yet. */
-template <int N>
+   returns the range of what it made. A NaN of m may pass: it comes out as one. m, v: v is not its root yet. ZEROS 0: no
+   look for zeros, where the registers do not suffice for what comes of it. */
+template <int N, int ZEROS>
 CU_DEVICE int optim_adam_moments(const memopt_i_update_rule &r, const optim_element *one, float *m, float *v) {
     const float b1 = memopt_i_times(r.b1, one->scale_m);
     const float b2 = memopt_i_times(r.b2, one->scale_v);
@@ -5011,7 +5050,7 @@ CU_DEVICE int optim_adam_moments(const memopt_i_update_rule &r, const optim_elem
     if (optim_within(optim_minimum<N>(m), optim_maximum<N>(m), optim_power(-60), optim_power(60))
         & (int)(optim_minimum_bits<N>(v) >= memopt_i_float_bits(optim_power(-100)))
         & (int)(optim_maximum_bits<N>(v) <= memopt_i_float_bits(optim_power(100)))) return OPTIM_MIDDLE;
-    return optim_adam_zeros<N>(r, m, v) ? OPTIM_ZEROS : OPTIM_OUTSIDE;
+    return ZEROS && optim_adam_zeros<N>(r, m, v) ? OPTIM_ZEROS : OPTIM_OUTSIDE;
 }
 
 template <int N, int RANGE>
@@ -5105,10 +5144,10 @@ CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_tabl
     }
     fine = memopt_i_v1_finite(g, 4, rule.limit);
     if (rule.weight_limit > 0) fine &= memopt_i_v1_finite(w, 4, rule.weight_limit);
-    if (kind == OPTIM_ADAM && quick && fine) found = optim_adam_moments<4>(rule, one, m, v);
+    if (kind == OPTIM_ADAM && quick && fine) found = optim_adam_moments<4, KIND != OPTIM_ANY>(rule, one, m, v);
     if (found == OPTIM_MIDDLE)
         optim_adam_update<4, OPTIM_MIDDLE>(rule, one, m, v); /* almost always: there is no branch between the four */
-    else if (found == OPTIM_ZEROS) optim_adam_update<4, OPTIM_ZEROS>(rule, one, m, v);
+    else if (KIND != OPTIM_ANY && found == OPTIM_ZEROS) optim_adam_update<4, OPTIM_ZEROS>(rule, one, m, v);
     else if (KIND != OPTIM_ANY) {
         CU_UNROLL for (e = 0; e < 4; ++e) {
             if (fine || !optim_refused(rule, g[e], w[e])) optim_one<KIND>(rule, &one[e]);
@@ -5364,7 +5403,7 @@ CU_DEVICE void optim_coded8(optim_four *x, const optim_raw *raw, const optim_tab
         one[e].scale_v = absmax[1];
         one[e].root = 1;
     }
-    const int found = optim_adam_moments<8>(rule, one, m, v);
+    const int found = optim_adam_moments<8, 1>(rule, one, m, v);
     if (found == OPTIM_OUTSIDE) {
         CU_UNROLL for (e = 0; e < 2; ++e)
             optim_coded4<KIND, OPTIM_8BIT, FORM>(x + e, raw[e], t, k, rule, i, OPTIM_APART * (unsigned)e, OPTIM_WHOLE,
@@ -7941,7 +7980,9 @@ PUBLIC status_t api::memopt_cuda_gradients_accumulate(const memopt_gradients *su
     ++accumulation->micro_batches;
     return 0;
 }
+#endif /* groups */
 
+#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
 /* @section cuda_shard : cuda_optim cuda_scale cuda_number cuda_memory cuda_base api_cuda_shard
    What a shard asks of a device, over streams and events.
    Order      A copy out waits for an event recorded now in the engine's stream, so for the kernels that wrote what it
@@ -8243,7 +8284,9 @@ PUBLIC status_t api::memopt_cuda_shard_close(memopt_cuda_shard *shard) {
     memset(shard, 0, sizeof *shard);
     return s;
 }
+#endif /* groups */
 
+#if MEMOPT_I_GROUPS & 0x08 /* for operators */
 /* @section cuda_softmax : cuda_base api_cuda_softmax
    Softmax of rows, and softmax + cross-entropy in place.
    Problem    Logits of a language model are rows of 50,304 or 128,256 numbers: 98 or 250 KiB in bf16, more than
@@ -11196,7 +11239,9 @@ PUBLIC status_t api::memopt_cuda_rotary_forward(const memopt_cuda_ops *, const m
 PUBLIC status_t api::memopt_cuda_rotary_backward(const memopt_cuda_ops *, const memopt_rotary *x, cudaStream_t stream) {
     return rotary_run(x, 1, stream);
 }
+#endif /* groups */
 
+#if MEMOPT_I_GROUPS & 0x48 /* for operators, muon */
 /* @section cuda_gemm : cuda_base api_cuda_gemm
    Products by cuBLASLt.
    Problem    cuBLASLt wants four descriptors and an algorithm for each product. Made anew each time they cost three to
@@ -11754,7 +11799,9 @@ PUBLIC status_t api::memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm, const
     if ((s = gemm_ready(gemm)) != 0) return s;
     return gemm_run(gemm, &q, 0, stream);
 }
+#endif /* groups */
 
+#if MEMOPT_I_GROUPS & 0x40 /* for muon */
 /* @section cuda_muon : cuda_optim cuda_scale cuda_gemm cuda_base api_cuda_muon
    Muon: u of a matrix by the kernels of optimizers, Newton-Schulz by cuBLASLt, the weights by those kernels again.
    Rule       See section `muon` of memopt.h. With n the elements of a matrix and s the smaller of its sides:
@@ -12060,7 +12107,9 @@ PUBLIC const memopt_muon *api::memopt_cuda_muon_products(memopt_cuda_muon *muon,
     return NULL;
 #endif
 }
+#endif /* groups */
 
+#if MEMOPT_I_GROUPS & 0x08 /* for operators */
 /* @section cuda_linear : cuda_base cuda_fp8 cuda_fused cuda_gemm cuda_layer api_cuda_linear
    Linear layers.
    Problem    Bias, activation, their gradients: each a pass over the outputs, of which the product alone needs one.
@@ -15605,6 +15654,7 @@ PUBLIC status_t api::memopt_cuda_attention_backward(const memopt_cuda_ops *ops, 
                                                     cudaStream_t stream) {
     return attention_run(ops, x, 1, stream);
 }
+#endif /* groups */
 #undef PRUNED
 #undef PUBLIC
 #undef CU_DEVICE

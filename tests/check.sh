@@ -1093,6 +1093,11 @@ cuda_includes() { # as memopt.h: an include gives the declarations, C89 and C++9
     for compiler in "$CC -std=c89" "$CXX -x c++ -std=c++98"; do
         $compiler -Wall -Wextra -Wno-misleading-indentation -pedantic-errors -Werror -I. -c "$work/user.c" -o "$work/user.o" || fail "$compiler: not compiled"
     done
+    printf '#define MEMOPT_CUDA_IMPLEMENTATION\n#include "memopt_cuda.cu"\n' >"$work/groups.cpp"
+    for group in NUMBERS ACTIVATIONS OPERATORS RANKS MUON; do # each beside the numbers is whole, on the simulator's CUDA
+        $CXX -x c++ -std=c++17 -fsyntax-only -Wall -Wextra -Wno-unused-function -Werror -Itests/simulator/include -Itests/simulator -Itests -I. \
+            -DMEMOPT_ONLY_NUMBERS "-DMEMOPT_ONLY_$group" "$work/groups.cpp" || fail "MEMOPT_ONLY_$group: not compiled"
+    done
     need_nvcc
     cp "$work/user.c" "$work/user.cu"
     printf '#define MEMOPT_IMPLEMENTATION\n#include "memopt_cuda.cu"\n#define MEMOPT_CUDA_IMPLEMENTATION\n#include "memopt_cuda.cu"\n' >"$work/both.cu"

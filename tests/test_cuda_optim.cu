@@ -1403,7 +1403,7 @@ static void cuda_optim_zeros(void) {
             one[e].scale_m = one[e].scale_v = 1; one[e].root = turn % 4 < 2; one[e].first = 1;
         }
         memcpy(other, one, sizeof one);
-        range = optim_adam_moments<4>(r, one, m, v);
+        range = optim_adam_moments<4, 1>(r, one, m, v);
         for (e = 0; e < 4; ++e) { zero |= m[e] == 0 || v[e] == 0; odd |= fabsf(m[e]) < 1e-10f && m[e] != 0; odd |= v[e] < 1e-20f && v[e] != 0; }
         if (!odd && whole) CHECK_AT(range == (!zero ? OPTIM_MIDDLE : no_eps ? OPTIM_OUTSIDE : OPTIM_ZEROS), turn);
         if (range == OPTIM_OUTSIDE) continue;

@@ -21,9 +21,9 @@
      MEMOPT_CUDA_STATIC        [impl] MEMOPT_CUDA_IMPLEMENTATION, and all functions are static; in the file that calls
                                them. What is not called is not compiled. They are templates: in
                                `c ? memopt_cuda_a : memopt_cuda_b` write memopt_cuda_a<>
-     MEMOPT_ONLY_...           [all]  memopt.h's, with MEMOPT_ONLY_NUMBERS among them, which is memory to scale below, is
-                               this file's, too: _ACTIVATIONS codec and the store, _OPERATORS softmax to layer, gemm,
-                               linear to attention, _RANKS shard and the store, _MUON gemm and muon
+     MEMOPT_ONLY_...           [all]  memopt.h's cut this file, too, if MEMOPT_ONLY_NUMBERS is among them: that is
+                               memory to scale below, but codec; _ACTIVATIONS adds codec and the store, _OPERATORS
+                               softmax to gemm and linear to attention, _RANKS shard and the store, _MUON gemm and muon
      MEMOPT_CUDA_ONLY_ADAMW    [impl] of the optimizers AdamW and Adam alone, with moments in 32 and 16 bits, and in 8
                                bits of blocks of 256; what is left out is MEMOPT_ERR_UNSUPPORTED. 9 kernels, not 30
      MEMOPT_CUDA_WGMMA         [impl] with nvcc -arch=sm_90a: attention of 16 bits by wgmma, which H100 and H200 alone

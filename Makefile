@@ -292,7 +292,7 @@ KIND_thread  := clang++ -O1 -fsanitize=thread -DSIMULATOR_TSAN
 NO_CALLS := -fno-builtin $(shell echo | $(CXX) -Werror -fno-tree-loop-distribute-patterns -x c++ -c - -o /dev/null 2>/dev/null \
               && echo -fno-tree-loop-distribute-patterns)
 SIMULATOR_KINDS := plain fast clang cuda12 blas address thread
-SIMULATOR_PARTS := $(wildcard tests/simulator/*.h tests/simulator/include/*.h tests/simulator/*.cpp)
+SIMULATOR_PARTS := $(wildcard tests/simulator/*.h tests/simulator/include/*.h tests/simulator/include/*/*.h tests/simulator/*.cpp)
 define SIMULATOR_KIND
 $(BUILD)/simulator/$(1)/%.o: tests/simulator/%.cpp $(SIMULATOR_PARTS) Makefile $(BUILD)/flags
 	@mkdir -p $$(@D)
@@ -310,7 +310,7 @@ endef
 $(foreach kind,$(SIMULATOR_KINDS),$(eval $(call SIMULATOR_KIND,$(kind))))
 # All kernels, of which it runs few: the time is the compiler's.
 $(BUILD)/simulator/plain/example_cuda $(BUILD)/simulator/plain/bench_cuda: private SIMULATED += -O0
-$(SIMULATOR_KINDS:%=$(BUILD)/simulator/%/example_train_gpt): private SIMULATED += -DTRAIN_GPT_NCCL
+$(SIMULATOR_KINDS:%=$(BUILD)/simulator/%/example_train_gpt): private SIMULATED += -DTRAIN_GPT_NCCL -DTRAIN_GPT_NVTX
 $(SIMULATOR_KINDS:%=$(BUILD)/simulator/%/example_train_gpt) $(BUILD)/train_gpt_cuda $(BUILD)/train_gpt_nccl: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/nccl.h)
 comma := ,
 LIBS_blas := $(addprefix -L,$(wildcard /usr/local/cuda/lib64)) $(addprefix -Wl$(comma)-rpath$(comma),$(wildcard /usr/local/cuda/lib64)) -lcublasLt

@@ -8,7 +8,7 @@
    arena has another source, and what is not kept is made again by the same tape. Lines that differ from train_gpt.c are
    marked from cuda 1 to cuda 11. A step waits for the device once, for its loss.
    Build: nvcc -O2 -arch=native train_gpt.cu -o train_gpt_cuda -lcublasLt
-   (memopt.h and memopt_cuda.cu beside it or with -I)
+   (memopt.h and memopt_cuda.cu beside it or with -I); for a profiler add -DTRAIN_GPT_NVTX (gpt/ranges.h)
    Many cards: add -DTRAIN_GPT_NCCL and -lnccl, then --ranks 4 --stage 3 (gpt/ranks.h, ranks_card.h): the model is cut
    among them, and weights have the same bits for any number of them. */
 #define MEMOPT_CUDA_STATIC /* one file: what it does not call is not compiled */
@@ -36,6 +36,7 @@
 #include "gpt/report.h"
 #include "gpt/steps.h"
 #include "gpt/card.h"
+#include "gpt/ranges.h"
 #include "gpt/saves.h"
 
 /* ---- to open: the same code twice, over a source that only counts and over the device ---- */
@@ -153,42 +154,58 @@ static int load_batch(card *c, const options *o, data *d, uint64_t number, int h
     memopt_cuda_status s;
 
     if (load_tokens(o, d, number, held_back, o->batch, c->tokens, targets, e->message, sizeof e->message)) return 1;
+    range_begin("batch");
     s = memopt_cuda_transfer_in(c->transfer, e->input, c->tokens, bytes, NULL); /* cuda 5 */
     if (!s) s = memopt_cuda_transfer_in(c->transfer, e->targets, targets, bytes, NULL);
+    range_end();
     return card_said(c, "The batch", s);
 }
 
 static int pass(card *c) { /* forward and backward of one micro-batch */
     engine *e = &c->e;
-    memopt_status s = memopt_tape_forward(e->tape, e->input);
+    memopt_status s;
 
+    range_begin("forward");
+    s = memopt_tape_forward(e->tape, e->input);
+    range_end();
+    range_begin("backward");
     if (!s) s = memopt_tape_backward(e->tape, NULL, NULL);               /* queued: nothing has waited */
+    range_end();
     if (s) e->error = memopt_tape_error(e->tape);
     return said(e, "A pass", s);
 }
 
 /* All gradients are there: clip where that is asked for, on the device, then step. */
-static int apply(card *c, const options *o, const memopt_optim_run *run) {
+static memopt_cuda_status apply_clipped(card *c, const options *o, const memopt_optim_run *run) {
     engine *e = &c->e;
     memopt_cuda_status s;
 
-    if (!(o->clip > 0)) {
-        s = memopt_cuda_optim_step(e->optim, run, c->d_scratch, c->scratch_bytes, NULL); /* cuda 6 */
-        return card_said(c, "The step", s);
-    }
+    if (!(o->clip > 0)) return memopt_cuda_optim_step(e->optim, run, c->d_scratch, c->scratch_bytes, NULL); /* cuda 6 */
     s = memopt_cuda_gradients_measure(&e->list, c->d_total, NULL, NULL); /* cuda 7: the host never sees the norm */
     if (!s) s = memopt_cuda_clip_norm(c->d_total, 1, o->clip, c->d_factor, NULL);
     if (!s) s = memopt_cuda_optim_step_with_factor(e->optim, run, c->d_factor, c->d_scratch, c->scratch_bytes, NULL);
+    return s;
+}
+
+static int apply(card *c, const options *o, const memopt_optim_run *run) {
+    memopt_cuda_status s;
+
+    range_begin("optimizer");
+    s = o->fuse_step ? memopt_cuda_optim_end(c->e.optim) : apply_clipped(c, o, run);
+    range_end();
     return card_said(c, "The step", s);
 }
 
 /* The losses of so many batches. Here, and nowhere else, the host waits for the device. */
 static int read_losses(card *c, size_t count, double *sum) {
     const size_t bytes = count * sizeof *c->losses;
-    memopt_cuda_status s = memopt_cuda_transfer_out(c->transfer, c->losses, c->d_losses, bytes, NULL);
+    memopt_cuda_status s;
     size_t i;
 
+    range_begin("wait for the losses");
+    s = memopt_cuda_transfer_out(c->transfer, c->losses, c->d_losses, bytes, NULL);
     if (!s) s = memopt_cuda_transfer_wait(c->transfer);                  /* cuda 8 */
+    range_end();
     for (*sum = 0, i = 0; i < count; ++i) *sum += c->losses[i].loss;
     return card_said(c, "The loss", s);
 }
@@ -226,8 +243,18 @@ static int step(card *c, const options *o, data *d, size_t number) {
         e->m.shape.ops.d_loss = c->d_losses + i;
         if (load_batch(c, o, d, (uint64_t)number * o->accumulate + i, 0) || pass(c)) return 1;
     }
-    if (o->fuse_step ? card_said(c, "The step", memopt_cuda_optim_end(e->optim)) : apply(c, o, &run)) return 1;
-    return read_losses(c, o->accumulate, &e->m.loss) || !step_is_whole(c, o);
+    return apply(c, o, &run) || read_losses(c, o->accumulate, &e->m.loss) || !step_is_whole(c, o);
+}
+
+static int named_step(card *c, const options *o, data *d, size_t number) {
+    char name[40];
+    int wrong;
+
+    snprintf(name, sizeof name, "step %zu", number + 1);
+    range_begin(name);
+    wrong = step(c, o, d, number);
+    range_end();
+    return wrong;
 }
 
 static int evaluate(card *c, const options *o, data *d, size_t number, double *loss) { /* of a batch that is held back */
@@ -263,7 +290,7 @@ static int train_from(card *c, const options *o, data *d, outcome *out, saves *s
     for (i = first; i < o->steps && !stops; ++i) {
         const double begin = now(), begun = seconds_worked();
 
-        if (step(c, o, d, i)) return 1;
+        if (named_step(c, o, d, i)) return 1;
         outcome_step(out, c->e.m.loss, now() - begin, seconds_worked() - begun);
         progress(&c->e, o, i + 1 - first, i + 1, out->all_steps[0]);
         if (o->validate && ((i + 1) % o->validate == 0 || i + 1 == o->steps) && validate(c, o, d, out)) return 1;
@@ -377,8 +404,6 @@ static int ranks_of_cards_wrong(const options *o, int whole, char *message, size
     REFUSE(o->ranks > 1 && (whole || o->optimizer == MEMOPT_OPTIM_MUON),
            "--optimizer: lamb, lars, adafactor and muon measure whole tensors, which a card does for one rank alone: "
            "take adamw, or --ranks 1.");
-    REFUSE(o->ranks && (o->save || o->resume), "--%s: what ranks have on their cards is not saved here: leave it or "
-           "--ranks out, or take train_gpt.", o->save ? "save" : "resume");
     REFUSE(o->ranks && o->fit, "--fit looks at one card alone: leave it or --ranks out.");
     return 0;
 }

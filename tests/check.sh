@@ -1145,7 +1145,7 @@ cuda_fuses() { # nvcc and ptxas may turn a product and a sum into one operation:
 cuda_programs() { # what `make cuda` builds, compiled only
     need_nvcc
     for source in tests/test_cuda.cu tests/bench/bench_cuda.cu examples/cuda.cu examples/train_gpt.cu; do
-        "$NVCC" -std=c++17 -gencode arch=compute_90,code=compute_90 -I. -Itests -Itests/simulator -c "$source" \
+        "$NVCC" -std=c++17 -gencode arch=compute_90,code=compute_90 -DTRAIN_GPT_NVTX -I. -Itests -Itests/simulator -c "$source" \
             -o "$work/x.o" || fail "$source does not compile"
     done
 }

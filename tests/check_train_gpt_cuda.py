@@ -48,8 +48,6 @@ REFUSED = {
     "--ranks 2 --stage 0": "--stage 0 cuts nothing, which the cards of several ranks do not do: take 1, 2 or 3.",
     "--ranks 2 --optimizer muon": "--optimizer: lamb, lars, adafactor and muon measure whole tensors, which a card does "
                                   "for one rank alone: take adamw, or --ranks 1.",
-    "--ranks 2 --resume x": "--resume: what ranks have on their cards is not saved here: leave it or --ranks out, or take "
-                            "train_gpt.",
     "--ranks 2 --replicas 2": "--replicas is the CPU's: take train_gpt, or leave it out.",
     "--stage 2": "--stage is one of --ranks: give that as well, or leave it out.",
     "--offload states": "--offload is the CPU's: take train_gpt, or leave it out.",
@@ -202,6 +200,56 @@ for text, bound, places in RANKED if "simulator" in CARD else []:
     print(f"{text:60} the same weights of ranks and stages {places}")
 
 
+def goes_on(program, saved, switches, hash_of=None, losses=None, bound=0):
+    told = run(program, switches + ["--resume", saved])
+    check(told and (not hash_of or told["weights_hash"] == hash_of), f"{switches}: resumed with other bits")
+    check(told and (not losses or farthest(told["losses"], losses[-len(told["losses"]):]) <= bound), f"{switches}: goes on elsewhere")
+
+
+def generations(saved):
+    return {name for name in os.listdir(saved) if name.startswith("gen-") and "." not in name} if os.path.isdir(saved) else set()
+
+
+def killed(switches, steps, hash_of):
+    """A run that is killed when a step has been saved, or soon after, within the next, ends with the weights of one that never was."""
+    saved = os.path.join(FOLDER.name, "killed")
+    there = set()
+    for number in range(2):
+        with subprocess.Popen([CARD, *switches, "--steps", str(steps - 1), "--save", saved, "--save-every", "1",
+                               *(["--resume", saved] if there else [])], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as program:
+            while program.poll() is None and generations(saved) == there:
+                time.sleep(0.01)
+            time.sleep(0.05 * number)
+            program.kill()
+        there = generations(saved)
+    check(there, f"{switches}: nothing was saved before the kill")
+    goes_on(CARD, saved, switches + ["--steps", str(steps)], hash_of)
+
+
+# A save of ranks is one file for each, of the CPU's kind: other ranks, one card and the CPU go on with it.
+SAVED = [  # switches, ranks and stages of who saves, of those who go on, and the bound of a CPU
+    ("--units 4 --weights split --optimizer adamw8 --clip 0.5", (2, 3), [(2, 3), (4, 1), (1, 2)], BF16_BOUND),
+    ("--units 2 --validate 2", (2, 1), [(1, 3)], FP32),
+]
+for text, (ranks, stage), places, bound in SAVED if "simulator" in CARD else []:
+    saved = os.path.join(FOLDER.name, f"saved_by_{ranks}_at_{stage}")
+    switches = TINY + text.split()
+    place = f"--ranks {ranks} --stage {stage}".split()
+    whole = run(CARD, switches + place)
+    run(CARD, switches + place + ["--steps", "2", "--save", saved])
+    for others, cut in places if whole else []:
+        goes_on(CARD, saved, switches + f"--ranks {others} --stage {cut}".split(), whole["weights_hash"], whole["losses"])
+    if whole:
+        goes_on(CPU, saved, switches + place, None, whole["losses"], bound)
+        goes_on(CARD, saved, TINY + text.replace("--units", "--accumulate").split(), None, whole["losses"], bound)
+        of_cpu = saved + "_of_cpu"
+        run(CPU, switches + place + ["--steps", "2", "--save", of_cpu])
+        goes_on(CARD, of_cpu, switches + place, None, whole["losses"], bound)
+        if stage == 3:
+            killed(switches + place, 4, whole["weights_hash"])
+    print(f"{text:60} saved by ranks, and gone on with by others")
+
+
 def stopped(switches, want, **environment):
     """All ranks end, soon, and the reason is told."""
     done = subprocess.run([CARD, *TINY, *switches.split()], capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
@@ -218,7 +266,17 @@ def launched(switches):
     return [second - first for first, second in zip(*told, strict=True)]
 
 
+def ranges(switches):
+    """Names of what is asked for, as a profiler sees them."""
+    done = subprocess.run([CARD, *switches], capture_output=True, text=True, env={**os.environ, "SIMULATOR_RANGES": "1"})
+    return re.findall("^range (.*)$", done.stderr, re.M)
+
+
 if "simulator" in CARD:
+    one = [" batch", " forward", " backward"]
+    end = [" optimizer", " wait for the losses"]
+    check(ranges(TINY + "--steps 2 --accumulate 2".split()) == ["step 1"] + one + one + end + ["step 2"] + one + one + end, "ranges")
+    check(ranges(TINY + "--steps 1 --fuse-step".split()) == ["step 1"] + one + end, "ranges of a fused step")
     kernels, products = launched(TINY + "--layers 12 --weights bf16 --optimizer adamw8".split())
     print(f"a step of 12 layers, 16 and 8 bits: {kernels} kernels and {products} products")
     check((kernels, products) == (177, 147), f"launches: {kernels} kernels and {products} products, not 177 and 147 (tests/bench/results/cuda.md)")

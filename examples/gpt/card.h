@@ -227,31 +227,32 @@ static memopt_status card_move(const memopt_save_item *item, uint64_t first, siz
     const card_bytes *x = (const card_bytes *)item->data;
     const size_t size = memopt_tensor_type_bits(item->type) / 8;
     memopt_cuda_transfer *transfer = x->card->transfer;
+    unsigned char *const d_at = x->d_bytes + (size_t)(first - item->first) * size; /* of a rank's part */
     memopt_cuda_status s;
 
-    if (loads) s = memopt_cuda_transfer_in(transfer, x->d_bytes + first * size, bytes, count * size, NULL);
-    else s = memopt_cuda_transfer_out(transfer, bytes, x->d_bytes + first * size, count * size, NULL);
+    if (loads) s = memopt_cuda_transfer_in(transfer, d_at, bytes, count * size, NULL);
+    else s = memopt_cuda_transfer_out(transfer, bytes, d_at, count * size, NULL);
     if (!s && !loads) s = memopt_cuda_transfer_wait(transfer);
     return memopt_cuda_to_status(s);
 }
 
 /* The items of a tensor, whose elements are moved. A list is made by the header of a state, which the host has to read:
-   so it is made of a copy, and then points to the device. */
-static memopt_status card_list(void *user, size_t tensor, const char *name, memopt_save_item *items, size_t *count) {
-    card *c = (card *)user;
+   so it is made of a copy, and then points to the device. The tensor is of that number in d, and d that of optim. */
+static memopt_status card_list_of(card *c, const memopt_optim_desc *d, memopt_optim *optim, size_t tensor,
+                                  const char *name, memopt_save_item *items, size_t *count) {
     const size_t most = c->e.m.tensor_count * MEMOPT_SAVE_OPTIM_ITEMS;
-    memopt_optim_tensor *t = &c->e.m.tensors[tensor];
+    memopt_optim_tensor *t = &d->tensors[tensor];
     unsigned char *const d_state = (unsigned char *)t->state;
     void *state = NULL;
     size_t bytes, i = *count;
-    memopt_status s = memopt_optim_state_bytes(&c->e.optim_desc, tensor, &bytes);
+    memopt_status s = memopt_optim_state_bytes(d, tensor, &bytes);
 
     if (!c->saved) c->saved = (card_bytes *)calloc(most, sizeof *c->saved);
     if (s || !c->saved || (bytes && !card_table(&state, bytes))) return s ? s : MEMOPT_ERR_MEMORY;
     if (bytes) s = memopt_cuda_to_status(memopt_cuda_transfer_out(c->transfer, state, d_state, bytes, NULL));
     if (!s) s = memopt_cuda_to_status(memopt_cuda_transfer_wait(c->transfer));
     t->state = state;
-    if (!s) s = memopt_save_optim_items(c->e.optim, tensor, name, items, count);
+    if (!s) s = memopt_save_optim_items(optim, tensor, name, items, count);
     t->state = d_state;
     for (; i < *count; ++i) {
         unsigned char *const at = (unsigned char *)items[i].data;
@@ -264,5 +265,11 @@ static memopt_status card_list(void *user, size_t tensor, const char *name, memo
     }
     free(state);
     return s;
+}
+
+static memopt_status card_list(void *user, size_t tensor, const char *name, memopt_save_item *items, size_t *count) {
+    card *c = (card *)user;
+
+    return card_list_of(c, &c->e.optim_desc, c->e.optim, tensor, name, items, count);
 }
 #endif

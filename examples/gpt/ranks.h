@@ -90,6 +90,7 @@ static int rank_plan_stores(rank *r, memopt_shard_desc *d, const memopt_shard_by
 static size_t rank_bytes(const rank *r, const ranks_plan *p);        /* of the arena */
 static int rank_ready_passes(rank *r);               /* the model is there, and the tape is not */
 static int rank_ready_shard(rank *r, const memopt_shard_bytes *b, memopt_shard_desc *d);
+static int rank_open_saves(rank *r, saves *s);       /* its comm, and how it lists what lies elsewhere */
 static int rank_pass(rank *r, uint64_t number, size_t round); /* of batch `number` of the run */
 static int rank_read_losses(rank *r);                /* of the passes of a step */
 static int rank_evaluate(rank *r, size_t number, double *loss); /* of a batch that is held back */
@@ -661,8 +662,7 @@ static int rank_begin_weights(rank *r) {
     memset(&r->saves, 0, sizeof r->saves);
     r->saves.shard = r->shard;
     r->saves.tokens = r->d.tokens;
-    r->saves.desc.comm = r->comms[ALL_RANKS];
-    return saves_open(&r->saves, r->e, &r->o);
+    return rank_open_saves(r, &r->saves) || saves_open(&r->saves, r->e, &r->o);
 }
 
 static int rank_train(rank *r) {

@@ -10,6 +10,8 @@
             have come, and CUDA may hold a thread that asks for memory until the kernels of all cards are over. If one
             fails until then, all learn of it at once.
    Values   of the host, as losses, pass through the card's memory: NCCL moves nothing else. rank_exchange().
+   Saves    Each rank writes what lies on its card, as the CPU's ranks write theirs, to the same files: a run may go on
+            with other ranks, on one card, or on the CPU. What ranks tell each other for that is the host's, too.
    Failure  A rank that fails says so in its next comparison, or aborts; one that is silent is missed after
             TRAIN_GPT_SECONDS.
    Plan     What NCCL itself takes of a card, and cuBLASLt beside its workspace, is not in it. */
@@ -37,6 +39,8 @@ typedef struct rank_here {
     memopt_source pinned_source;
     memopt_arena *pinned;
     void *d_exchange;              /* what rank_exchange() moves */
+    memopt_comm *host;             /* of saves: moves bytes of the host */
+    unsigned char *piece;          /* that it moves at a time */
 } rank_here;
 
 #include "ranks.h"
@@ -195,6 +199,9 @@ static void rank_leave(rank *r) {
 static void rank_close(rank *r) {
     rank_here *h = &r->here;
 
+    saves_close(&r->saves);
+    memopt_comm_destroy(h->host);
+    free(h->piece);
     data_close(&r->d);
     card_close(&h->c);
     memopt_ledger_destroy(r->e->ledger);
@@ -245,6 +252,87 @@ static memopt_status rank_exchange(rank *r, const memopt_comm_call *call) {
     if (!s) s = memopt_cuda_to_status(memopt_cuda_transfer_out(transfer, call->receive, h->d_exchange, all, NULL));
     if (!s) s = memopt_cuda_to_status(memopt_cuda_transfer_wait(transfer));
     return s;
+}
+
+/* ---- saves ---- */
+/* All of a call, in pieces for which rank_exchange() has room. */
+static memopt_status host_begin(void *user, const memopt_comm_call *call, size_t slot, memopt_error *error) {
+    rank *r = (rank *)user;
+    const int gathers = call->kind == MEMOPT_COMM_ALL_GATHER;
+    const size_t room = exchange_bytes(&r->o) / r->o.ranks;
+    memopt_comm_call part = *call;
+    memopt_status s = MEMOPT_OK;
+    size_t at, k;
+
+    (void)slot;
+    if (call->kind == MEMOPT_COMM_ALL_TO_ALL) return MEMOPT_ERR_UNSUPPORTED; /* no save has one */
+    part.receive = r->here.piece;
+    for (at = 0; at < call->bytes && !s; at += part.bytes) {
+        unsigned char *own;
+
+        part.bytes = least(call->bytes - at, room);
+        own = r->here.piece + (gathers ? r->number * part.bytes : 0);
+        part.send = own;
+        if (gathers || call->root == r->number) memcpy(own, (const unsigned char *)call->send + at, part.bytes);
+        s = rank_exchange(r, &part);
+        for (k = 0; !s && k < (gathers ? r->o.ranks : 1); ++k)
+            memcpy((unsigned char *)call->receive + k * call->bytes + at, r->here.piece + k * part.bytes, part.bytes);
+    }
+    if (s) *error = memopt_comm_error(r->comms[ALL_RANKS]);
+    return s;
+}
+
+static memopt_status host_wait(void *user, size_t slot, memopt_error *error) { /* the bytes are there */
+    (void)user; (void)slot; (void)error;
+    return MEMOPT_OK;
+}
+
+static void host_abort(void *user) { (void)user; } /* rank_give_up() tells the others */
+
+/* What this rank has of a tensor, by an optimizer of its own. */
+static memopt_status rank_list(void *user, size_t tensor, const char *name, memopt_save_item *items, size_t *count) {
+    rank *r = (rank *)user;
+    memopt_optim_desc d = rank_describe_shard(r).optim;
+    memopt_optim_tensor part;
+    memopt_optim *optim = NULL;
+    void *table = NULL;
+    memopt_status s = memopt_shard_part(r->shard, tensor, &part);
+    size_t bytes = 0;
+
+    d.tensors = &part;
+    d.tensor_count = 1;
+    d.error = &r->e->error;
+    if (!s) s = memopt_optim_bytes(&d, &bytes);
+    if (!s && !card_table(&table, bytes)) s = MEMOPT_ERR_MEMORY;
+    if (!s) s = memopt_optim_create(&d, table, bytes, &optim);
+    if (!s) s = card_list_of(&r->here.c, &d, optim, 0, name, items, count);
+    free(table);
+    return s;
+}
+
+static int rank_open_saves(rank *r, saves *s) {
+    rank_here *h = &r->here;
+    memopt_comm_desc d;
+
+    s->list_fn = rank_list;
+    s->user = r;
+    if (!r->o.save && !r->o.resume) return 0;
+    memset(&d, 0, sizeof d);
+    d.unchecked = 1; /* the calls that it makes are compared */
+    d.error = &r->e->error;
+    if (r->o.ranks > 1) {
+        d.transport.begin_fn = host_begin;
+        d.transport.wait_fn = host_wait;
+        d.transport.abort_fn = host_abort;
+        d.transport.user = r;
+        d.transport.rank = r->number;
+        d.transport.rank_count = r->o.ranks;
+    }
+    h->piece = (unsigned char *)calloc(1, exchange_bytes(&r->o));
+    if (!h->piece) return said(r->e, "The saves", MEMOPT_ERR_MEMORY);
+    if (said(r->e, "The saves", memopt_comm_create(&d, &h->host))) return 1;
+    s->desc.comm = h->host;
+    return 0;
 }
 
 static int rank_init_slice(rank *r, size_t tensor, memopt_optim_tensor *slice, void *user) {

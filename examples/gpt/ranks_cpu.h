@@ -218,6 +218,11 @@ static void tell_alone(rank *r, const ranks_plan *p, outcome *out) {
 }
 
 /* ---- to train ---- */
+static int rank_open_saves(rank *r, saves *s) {
+    s->desc.comm = r->comms[ALL_RANKS];
+    return 0;
+}
+
 static int rank_pass(rank *r, uint64_t number, size_t round) {
     if (load_batch(r->e, &r->o, &r->d, number, 0) || pass(r->e)) return 1;
     rank_losses(r, r->number)[round] = r->e->m.loss;

@@ -731,16 +731,24 @@ def check_random():
     remove("out")
 
 
+def begun():
+    """Which file of random weights is being written; None: none has got its room yet."""
+    try:
+        x = os.stat("new/model.safetensors.new")
+        return (x.st_ino, x.st_ctime_ns) if x.st_size else None
+    except FileNotFoundError:
+        return None
+
+
 def check_random_stops():
     """Killed while it writes; another one meanwhile; a link in its way."""
     config = dict(LLAMA, vocab_size=1 << 21, tie_word_embeddings=True)  # 67 MB
     whole = command(empty_folder("new", **config), "tokens.u16", "--out", "out", "--random", *SWITCHES, "--steps", 1)
     remove("out")
-    begun = lambda: [x.stat() for x in os.scandir("new") if x.name.endswith(".new") and x.stat().st_size]
     for wanted in ("kill", "another", "end"):
         before = begun()
         process = subprocess.Popen(whole, stdout=subprocess.DEVNULL)
-        while wanted != "end" and begun() in ([], before):
+        while wanted != "end" and begun() in (None, before):
             assert process.poll() is None
         process.send_signal(signal.SIGSTOP)
         if wanted == "another":

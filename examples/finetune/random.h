@@ -51,11 +51,11 @@ static memopt_status random_fill(const model *m, const memopt_host *host, void *
                                  const folder_list *l, double deviation) {
     const memopt_files *f = &host->files;
     float *const elements = (float *)(void *)m->folder->in_memory.bytes; /* it is not open yet */
-    const memopt_tensor *last = &l->tensors[l->count - 1];
-    uint64_t told = 0;
+    uint64_t told = 0, done = 0, all = 0;
     size_t i, n;
     memopt_status s = MEMOPT_OK;
 
+    for (i = 0; i < l->count; ++i) all += l->tensors[i].end - l->tensors[i].begin;
     for (i = 0; !s && i < l->count; ++i) {
         const memopt_tensor *x = &l->tensors[i];
         const memopt_type type = folder_type(x);
@@ -70,8 +70,9 @@ static memopt_status random_fill(const model *m, const memopt_host *host, void *
             if (!s) s = convert(raw, type, elements, MEMOPT_TYPE_F32, n, m->folder->room);
             if (!s) s = f->write_fn(f->user, file, begin + x->begin + at * unit, raw, n * unit);
             if (corpus_is_due(host, &told))
-                fprintf(stderr, "random weights: %llu of %llu MB\n",
-                        (unsigned long long)(x->begin + at * unit) / 1000000, (unsigned long long)last->end / 1000000);
+                fprintf(stderr, "random weights: %llu of %llu MB\n", (unsigned long long)done / 1000000,
+                        (unsigned long long)all / 1000000);
+            done += n * unit;
         }
     }
     return s;

@@ -759,6 +759,8 @@ def check_random_stops():
         assert os.path.exists("new/model.safetensors") == (wanted == "end"), wanted
         assert os.path.exists("new/model.safetensors.new") == (wanted != "end"), wanted
     stopped = bytes_of("new/model.safetensors")
+    data = read("new/model.safetensors")[0]["model.embed_tokens.weight"][2]
+    assert len({data[i:i + 64] for i in range(0, 1 << 20, 64)}) == 1 << 14  # no piece is like another
     shutil.rmtree("out")
     os.remove("new/model.safetensors")
     assert subprocess.run(whole, stdout=subprocess.DEVNULL).returncode == 0

@@ -60,7 +60,6 @@ typedef struct tuner { /* of a rank */
     uint64_t  steps;         /* of the run */
     tokeniser_ids prompt;    /* with room for what the model says */
     double    holds_back;    /* the share of documents */
-    double    process_bytes; /* told */
 } tuner;
 
 /* ---- the tokeniser, as data.h wants it ---- */
@@ -435,7 +434,7 @@ static int train(tuner *t) {
     if (!t->team.rank) page_begin(&t->page, t->progress.step);
     if (run_steps(t)) return 1;
     tell(t, "memory   the process took %.1f MB at most, told %.1f\n", (double)process_highest() / 1e6,
-         t->process_bytes / 1e6);
+         t->m.process_bytes / 1e6);
     wrong = tell_moved(t);
     if (t->progress.step < t->steps) {
         if (!t->team.rank) page_write(&t->page, t->o->out, t->told, t->steps);
@@ -457,7 +456,6 @@ static void tell_plan(tuner *t) {
     char ranks[40] = "";
     size_t n;
 
-    t->process_bytes = m->in_process + (double)(process_now() + PROCESS_SLACK);
     if (t->team.count > 1)
         (void)snprintf(ranks, sizeof ranks, t->team.in_process > 1 ? " of %lu ranks, of each" : " of each of %lu ranks",
                        (unsigned long)t->team.count);
@@ -471,11 +469,11 @@ static void tell_plan(tuner *t) {
         (unsigned long)m->layers, (unsigned long)m->shape.width, (unsigned long)m->shape.vocabulary,
         model_parameters(m) / 1e6, m->o->adapter ? ", beside frozen ones" : "", (unsigned long long)c.part[0].documents,
         (unsigned long long)c.part[0].windows, (unsigned long)t->s.context, (unsigned long long)c.part[0].targets,
-        (unsigned long long)c.part[1].windows, t->process_bytes / 1e6, ranks,
+        (unsigned long long)c.part[1].windows, t->m.process_bytes / 1e6, ranks,
         (double)(m->bytes.weights + m->bytes.window + m->bytes.extra) / 1e6, (double)m->frozen_bytes / 1e6,
         (double)(m->bytes.gradients + m->bytes.sums) / 1e6, (double)(m->bytes.states + m->bytes.tiles) / 1e6,
         (double)(m->arena_bytes - model_held(m)) / 1e6, 100 * m->overhead,
-        (t->process_bytes - (double)(m->arena_bytes * t->team.in_process)) / 1e6, t->way.text,
+        (t->m.process_bytes - (double)(m->arena_bytes * t->team.in_process)) / 1e6, t->way.text,
         (unsigned long)t->way.head_chunk);
     if (m->slow)
         (void)snprintf(t->told + n, sizeof t->told - n,

@@ -80,6 +80,7 @@ typedef struct model {
     size_t runs[KINDS][2]; /* forwards and backwards of the plan */
     size_t planned;        /* bytes that the plan was made for */
     double in_process;     /* what all ranks of this process take, by the plan */
+    double process_bytes;  /* and the process with them */
     reason why;
 } model;
 

@@ -67,15 +67,12 @@ static int plan_is_same(const way *a, const way *b) { /* the same bits */
     return a->slow == b->slow && a->head_chunk == b->head_chunk && a->mlp_chunk == b->mlp_chunk;
 }
 
-/* The first way that fits into `memory` bytes of the process: the model is planned by it. 1: none does. before: NULL,
-   or that of the run that goes on. */
-static int plan_find(model *m, int has_disk, size_t memory, const way *before, way *found) {
+static int plan_find_beside(model *m, int has_disk, size_t memory, size_t process, const way *before, way *found) {
     way ways[WAYS_MAX];
     const size_t n = plan_ways(m, has_disk, ways), ranks = m->team->in_process;
-    size_t i, least, process, of_rank, smallest = SIZE_MAX;
+    const size_t of_rank = memory > process ? (memory - process) / ranks : 0;
+    size_t i, least, smallest = SIZE_MAX;
 
-    if (plan_process(m, &process)) return 1;
-    of_rank = memory > process ? (memory - process) / ranks : 0;
     for (i = 0; i < n; ++i) {
         if (before && !plan_is_same(before, &ways[i])) continue;
         if (plan_describe(m, &ways[i]) || model_plan(m, of_rank, &least)) return 1;
@@ -88,6 +85,20 @@ static int plan_find(model *m, int has_disk, size_t memory, const way *before, w
                   ceil((double)smallest / 1e6) / 1e3 + 0.001,
                   has_disk || m->o->adapter ? "; a smaller --context or --batch needs less"
                                             : "; with --disk DIR less will do");
+}
+
+/* The first way that fits into `memory` bytes of the process: the model is planned by it. 1: none does. before: NULL,
+   or that of the run that goes on. The plan's own tables count, too: where they have made the process larger, again. */
+static int plan_find(model *m, int has_disk, size_t memory, const way *before, way *found) {
+    size_t process, now;
+
+    if (plan_process(m, &now)) return 1;
+    do {
+        process = now;
+        if (plan_find_beside(m, has_disk, memory, process, before, found) || plan_process(m, &now)) return 1;
+    } while (now > process);
+    m->process_bytes = m->in_process + (double)process;
+    return 0;
 }
 
 /* ---- the frontier ---- */

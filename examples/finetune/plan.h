@@ -6,6 +6,9 @@
 #define FINETUNE_PLAN_H
 #include "model.h"
 #include "../parts/process.h"
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 typedef struct way {
     int    slow;         /* MEMOPT_SHARD_SLOW_... on the disk */
@@ -56,6 +59,9 @@ static int plan_process(model *m, size_t *bytes) {
     double now = 0;
 
     touch_stacks(m->threads.run_fn ? &m->threads : NULL);
+#ifdef __GLIBC__
+    (void)malloc_trim(0); /* what was given back, and is counted again where it will be taken */
+#endif
     if (team_most(m->team, &m->why, &now)) return 1; /* all have touched theirs */
     now = (double)(process_now() + PROCESS_SLACK);
     if (team_most(m->team, &m->why, &now)) return 1;

@@ -47295,7 +47295,7 @@ MEMOPT_I_SMALL_END
 #endif
 
 /* There what a call begins with is of no weight: only loops are aligned. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && defined(__OPTIMIZE__)
 #  pragma GCC push_options
 #  pragma GCC optimize("align-functions=1,align-jumps=1")
 #endif
@@ -47313,7 +47313,7 @@ MEMOPT_I_SMALL_END
 #  include MEMOPT_HEADER
 #  undef MEMOPT_I_WIDTH
 #endif
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && defined(__OPTIMIZE__)
 #  pragma GCC pop_options
 #endif
 

@@ -17,7 +17,10 @@ typedef struct way {
     const char *text;    /* of where things lie */
 } way;
 
-enum { WAYS_MAX = 6 };
+enum {
+    WAYS_MAX = 6,
+    PLAN_SLACK = 512 << 10 /* lists of what is saved, texts of settings: taken behind the plan, and not kept */
+};
 
 /* Ways in the order of their speed. States alone on the disk are none: a store that has no weights resumes no run. */
 static size_t plan_ways(const model *m, int has_disk, way *ways) {
@@ -63,7 +66,7 @@ static int plan_process(model *m, size_t *bytes) {
     (void)malloc_trim(0); /* what was given back, and is counted again where it will be taken */
 #endif
     if (team_most(m->team, &m->why, &now)) return 1; /* all have touched theirs */
-    now = (double)(process_now() + PROCESS_SLACK);
+    now = (double)(process_now() + PROCESS_SLACK + PLAN_SLACK);
     if (team_most(m->team, &m->why, &now)) return 1;
     *bytes = (size_t)now;
     return 0;
@@ -96,9 +99,11 @@ static int plan_find_beside(model *m, int has_disk, size_t memory, size_t proces
 /* The first way that fits into `memory` bytes of the process: the model is planned by it. 1: none does. before: NULL,
    or that of the run that goes on. The plan's own tables count, too: where they have made the process larger, again. */
 static int plan_find(model *m, int has_disk, size_t memory, const way *before, way *found) {
+    double given = -(double)memory; /* what machines have left differs: the least of all ranks counts */
     size_t process, now;
 
-    if (plan_process(m, &now)) return 1;
+    if (team_most(m->team, &m->why, &given) || plan_process(m, &now)) return 1;
+    memory = (size_t)-given;
     do {
         process = now;
         if (plan_find_beside(m, has_disk, memory, process, before, found) || plan_process(m, &now)) return 1;

@@ -126,6 +126,7 @@ static void page_write(const page *p, const char *title, const char *head, uint6
     FILE *f;
 
     snprintf(beside, sizeof beside, "%s.tmp", p->path);
+    (void)remove(beside); /* a link, too */
     if (!p->count || (f = fopen(beside, "w")) == NULL) return;
     page_range(p, &low, &high);
     fputs("<!doctype html><meta charset='utf-8'><title>finetune</title><body style='font:15px "

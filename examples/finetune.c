@@ -398,9 +398,6 @@ static int run_steps(tuner *t) {
 
     signal(SIGINT, progress_ask);
     signal(SIGTERM, progress_ask);
-#ifdef SIGXFSZ
-    signal(SIGXFSZ, SIG_IGN);
-#endif
     if (is_asked(t, &stops)) return 1;
     while (p->step < t->steps && !stops) {
         if (run_step(t) || is_asked(t, &stops)) return 1;
@@ -506,14 +503,15 @@ static int describe_settings(tuner *t, char *text, size_t capacity) {
     snprintf(path, sizeof path, "%.1900s/config.json", o->model);
     if (file_crc(t, path, &crc) || folder_crc(&t->folder, &weights)) return 1;
     snprintf(text, capacity,
-             "model %08lx, weights %08lx\ndata %08lx, %llu tokens in %llu windows of %lu\nbatch %lu\naccumulate %lu\n"
+             "model %08lx, weights %08lx\ndata %08lx, %llu tokens, %llu documents in %llu windows of %lu\n"
+             "batch %lu\naccumulate %lu\n"
              "adapter %lu\nalpha %.9g\nfrozen %lu\nweights %s\noptimizer %d\nstates %d\n"
              "rate %.9g\ndecay %.9g\nclip %.9g\nwarmup %lu\nschedule %d\nsteps %llu\nseed %llu\n"
              "way %d %lu %lu\ndisk of %s\n",
              (unsigned long)crc, (unsigned long)weights, (unsigned long)c.crc, (unsigned long long)c.tokens,
-             (unsigned long long)c.part[0].windows, (unsigned long)s->context, (unsigned long)s->batch,
-             (unsigned long)s->units, (unsigned long)s->adapter, s->adapter_alpha, (unsigned long)s->frozen_bits,
-             s->fp32 ? "fp32" : s->split ? "split" : "bf16",
+             (unsigned long long)c.part[0].documents, (unsigned long long)c.part[0].windows, (unsigned long)s->context,
+             (unsigned long)s->batch, (unsigned long)s->units, (unsigned long)s->adapter, s->adapter_alpha,
+             (unsigned long)s->frozen_bits, s->fp32 ? "fp32" : s->split ? "split" : "bf16",
              (int)s->kind, (int)s->state, o->rate, s->decay, s->clip, (unsigned long)o->warmup, (int)o->schedule,
              (unsigned long long)t->steps, (unsigned long long)s->seed, t->way.slow, (unsigned long)t->way.head_chunk,
              (unsigned long)t->way.mlp_chunk, !t->way.slow ? "none" : t->team.count > 1 ? "several ranks" : "one rank");
@@ -537,7 +535,20 @@ static void name_store(tuner *t) {
     strcat(p->store, ".tiles");
 }
 
-/* The way, its lines of the settings, and whether this run goes on. */
+static int open_folder(tuner *t) {
+    return folder_open(&t->folder, t->o->model, &t->config, &t->shape, &t->host, &t->m.why)
+        || folder_check_tied_head(&t->folder);
+}
+
+/* Random weights, of which all ranks know that there are none. */
+static int begin_weights(tuner *t) {
+    const int wrong = !t->team.rank && random_write(&t->m, &t->config, &t->shape, t->o->model, &t->host);
+
+    return team_wrong(&t->team, &t->m.why, wrong) || open_folder(t);
+}
+
+/* The way, its lines of the settings, and whether this run goes on. Random weights come once the model is known to fit
+   and nothing is in the way of OUT. */
 static int begin_run(tuner *t) {
     const options *o = t->o;
     progress *p = &t->progress;
@@ -546,6 +557,7 @@ static int begin_run(tuner *t) {
     way same;
 
     if (is_there(o->out)) return refuse(&t->m.why, "%s is there already: give --out another name", o->out);
+    if (t->begins && plan_find(&t->m, o->disk != NULL, o->memory, NULL, &t->way)) return 1;
     if (progress_lock(p)
         || team_wrong(&t->team, &t->m.why, progress_read_settings(p, &t->host, before, sizeof before))) return 1;
     name_store(t);
@@ -553,6 +565,7 @@ static int begin_run(tuner *t) {
     snprintf(beside, sizeof beside, "%.1000s.tmp", o->out);
     if (!t->goes_on && is_there(beside)) /* else it is what that run could not end, and is written anew */
         return refuse(&t->m.why, "%s is there already: remove it, or give --out another name", beside);
+    if (t->begins && begin_weights(t)) return 1;
     line = strstr(before, "\nway ");
     memset(&same, 0, sizeof same);
     if (line && sscanf(line, " way %d %zu %zu", &same.slow, &same.head_chunk, &same.mlp_chunk) != 3) line = NULL;
@@ -578,11 +591,6 @@ static int check_rank(tuner *t) { /* keys' outputs are the fewest, but in tiny m
 
     return t->s.adapter > most && refuse(&t->m.why, "--adapter %lu: matrices have only %lu rows or columns",
                                          (unsigned long)t->s.adapter, (unsigned long)most);
-}
-
-static int open_folder(tuner *t) {
-    return folder_open(&t->folder, t->o->model, &t->config, &t->shape, &t->host, &t->m.why)
-        || folder_check_tied_head(&t->folder);
 }
 
 /* Model, text and what a pass takes; nothing large. */
@@ -625,18 +633,10 @@ static int open_in_turn(tuner *t) {
     return !t->team.rank && team_most(&t->team, &t->m.why, &none);
 }
 
-/* Random weights, once the model is known to fit. */
-static int begin_weights(tuner *t) {
-    return plan_find(&t->m, t->o->disk != NULL, t->o->memory, NULL, &t->way)
-        || team_wrong(&t->team, &t->m.why, !t->team.rank && random_write(&t->m, &t->config, &t->shape, t->o->model,
-                                                                         &t->host))
-        || open_folder(t);
-}
-
 static int work(tuner *t) { /* the exit status */
     if (team_open(&t->team, &t->m.why) || open_in_turn(t)) return 1;
     if (t->o->plan) return plan_tell_frontier(&t->m, t->o->disk != NULL);
-    return (t->begins && begin_weights(t)) || begin_run(t) ? 1 : train(t);
+    return begin_run(t) ? 1 : train(t);
 }
 
 static void *work_of_rank(void *user) {
@@ -718,6 +718,9 @@ int main(int argc, char **argv) {
     team first;
     int i, status;
 
+#ifdef SIGXFSZ
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a reason, too */
+#endif
     memset(&why, 0, sizeof why);
     for (i = 1; i < argc; ++i)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return fputs(options_text, stdout) < 0;

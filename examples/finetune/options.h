@@ -9,8 +9,8 @@ typedef struct options {
     const char *model, *data, *out, *disk, *chat;
     const char *prompt;
     size_t memory, threads, ranks, steps, pause, warmup, save, validate, tokens;
-    double epochs, rate, validation, temperature; /* steps 0: by epochs; rate 0: by what is trained; validation below 0:
-                                                      by the documents */
+    double epochs, rate, validation, temperature; /* steps 0: by epochs; rate below 0: by what is trained; validation
+                                                      below 0: by the documents */
     rate_schedule schedule;
     int    learn_all, merges, plan, random;
 } options;
@@ -157,7 +157,7 @@ static void options_default(options *o, tuning *s) {
     o->epochs = 1;
     o->save = o->validate = 100;
     o->tokens = 64;
-    o->validation = -1;
+    o->rate = o->validation = -1;
     o->threads = o->ranks = 1;
 #if defined(_SC_NPROCESSORS_ONLN)
     if (sysconf(_SC_NPROCESSORS_ONLN) > 1) o->threads = (size_t)sysconf(_SC_NPROCESSORS_ONLN);
@@ -174,7 +174,7 @@ static int options_check(options *o, tuning *s, reason *why) {
     if (s->adapter && (s->fp32 || s->split)) return refuse(why, "--weights is for all weights; adapters are fp32");
     if (s->adapter_alpha < 0) s->adapter_alpha = 2 * (double)s->adapter;
     if ((int)s->state < 0) s->state = s->adapter ? MEMOPT_STATE_F32 : MEMOPT_STATE_8BIT;
-    if (!(o->rate > 0)) o->rate = s->adapter ? 2e-4 : 2e-5;
+    if (o->rate < 0) o->rate = s->adapter ? 2e-4 : 2e-5;
     if (strlen(o->out) > 900 || o->out[strlen(o->out) - 1] == '/')
         return refuse(why, "--out is too long, or ends with /");
     return 0;

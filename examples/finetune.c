@@ -605,10 +605,10 @@ static int open_inputs(tuner *t) {
     snprintf(t->page.losses, sizeof t->page.losses, "%s/losses", t->progress.folder);
     snprintf(t->page.path, sizeof t->page.path, "%.1000s.html", o->out);
     t->progress.m = &t->m;
-    t->begins = o->random && random_is_needed(o->model); /* they are written last: all else may be refused */
-    if (failed(why, "the host", memopt_host_resolve(NULL, &t->host)) || config_open(&t->config, path, &t->shape, why)
-        || (!t->begins && open_folder(t)))
+    if (failed(why, "the host", memopt_host_resolve(NULL, &t->host)) || config_open(&t->config, path, &t->shape, why))
         return 1;
+    t->begins = o->random && random_is_needed(o->model, &t->host); /* they are written last: all else may be refused */
+    if (!t->begins && open_folder(t)) return 1;
     if (!t->s.context) t->s.context = t->config.positions < 1024 ? t->config.positions : 1024;
     if (t->s.context > t->config.positions)
         return refuse(why, "--context %lu: the model has %lu positions", (unsigned long)t->s.context,
@@ -619,6 +619,7 @@ static int open_inputs(tuner *t) {
         const uint64_t each = (uint64_t)t->s.batch * t->s.units, windows = data_get_counts(t->data).part[0].windows;
 
         t->steps = (uint64_t)ceil(o->epochs * (double)windows / (double)each);
+        if (!t->steps) return refuse(why, "--epochs 0: that is no step");
     }
     if (threads > 1 && failed(why, "--threads", memopt_thread_pool_create(NULL, (int)threads, &t->pool))) return 1;
     return open_model(t) || open_prompt(t);

@@ -1107,8 +1107,9 @@ def refuse_switches(r):
     if os.geteuid():  # root may write there
         r.folder("closed/out", out="closed/out")
     os.rmdir("closed")
-    for switches in ("--steps x", "--steps -1", "--batch 0", "--threads 0", "--rate nan", "--rate 2", "--layers 3",
-                     "--memory 1M1", "--context 1e99", "--states 4", "--weights f8", "--optimizer adam", "--schedule x",
+    r.folder("--epochs 0: that is no step", "--epochs", 0)
+    for switches in ("--steps x", "--steps -1", "--batch 0", "--batch 1.5", "--threads 0", "--rate nan", "--rate 2",
+                     "--layers 3", "--memory 1M1", "--context 1e99", "--states 4", "--weights f8", "--optimizer adam", "--schedule x",
                      "--frozen 12", "--weights split --adapter 2", "--merge", "--hold-back 1", "--steps", "third"):
         result = run("bad", "tokens.u16", "--out", "out", *switches.split())
         assert result.returncode == 2, (switches, result)
@@ -1172,6 +1173,9 @@ def refuse_random(r):
     empty_folder("new", **LLAMA)
     told = lambda words, *more, data="tokens.u16", **others: r.told(words, "new", data, *SWITCHES, *more, **others)
     told("new/model.safetensors: ")
+    write("new/model-00001-of-00002.safetensors", "a half of it")
+    told("new/model.safetensors: ", "--random")
+    os.remove("new/model-00001-of-00002.safetensors")
     told("is the least", "--random", "--memory", 1000)
     told("none.u16: ", "--random", data="none.u16")
     told("--adapter 17: matrices", "--random", "--adapter", 17)

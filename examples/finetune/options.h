@@ -23,7 +23,7 @@ static const char *const options_text =
     "  --out DIR       where the result goes; DIR.run has what a run needs that goes on after it was stopped,\n"
     "                  DIR.html its curves\n"
     "memory\n"
-    "  --memory 3G     that the process may take; default: three quarters of what the system has left\n"
+    "  --memory 3G     that the process may take, of mpirun each; default: three quarters of what the system has left\n"
     "  --disk DIR      weights and states may lie there\n"
     "  --plan          tell the ways there are, with memory, disk and what is computed twice, and end\n"
     "what is trained\n"
@@ -62,6 +62,7 @@ static int options_size(const char *text, size_t *out) { /* 16, 600M, 3G */
     const double unit = *end == 'K' ? 1e3 : *end == 'M' ? 1e6 : *end == 'G' ? 1e9 : 1;
 
     if (end == text || !(x >= 0) || !(x * unit < 1e15 && x * unit < (double)SIZE_MAX)) return 1;
+    if (unit < 2 && x > floor(x)) return 1; /* half a batch */
     if (unit > 1 ? end[1] : *end) return 1;
     *out = (size_t)(x * unit);
     return 0;

@@ -9,17 +9,20 @@
 #include "corpus.h"
 #include "out.h"
 
-static int random_is_needed(const char *path) { /* neither weights nor an index of them */
-    static const char *const names[] = { "model.safetensors", "model.safetensors.index.json" };
-    char file[OUT_PATH];
-    FILE *f = NULL;
-    int i;
+/* Weights, an index of them, or some of several files. */
+static memopt_status random_find(void *context, const char *name) {
+    static const char end[] = ".safetensors", index[] = "model.safetensors.index.json";
+    const size_t n = strlen(name), length = sizeof end - 1;
 
-    for (i = 0; i < 2 && !f; ++i) {
-        snprintf(file, sizeof file, "%.1900s/%s", path, names[i]);
-        f = fopen(file, "rb");
-    }
-    return !f || fclose(f);
+    *(int *)context |= !strcmp(name, index) || (!strncmp(name, "model", 5) && n > length
+                                                && !strcmp(name + n - length, end));
+    return MEMOPT_OK;
+}
+
+static int random_is_needed(const char *path, const memopt_host *host) {
+    int found = 0;
+
+    return !host->files.list_dir_fn(host->files.user, path, random_find, &found) && !found;
 }
 
 static int random_settings(config *c, memopt_tensor_type *type, double *deviation) {

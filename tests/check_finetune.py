@@ -1109,8 +1109,8 @@ def refuse_switches(r):
     os.rmdir("closed")
     r.folder("--epochs 0: that is no step", "--epochs", 0)
     for switches in ("--steps x", "--steps -1", "--batch 0", "--batch 1.5", "--threads 0", "--rate nan", "--rate 2",
-                     "--layers 3", "--memory 1M1", "--context 1e99", "--states 4", "--weights f8", "--optimizer adam", "--schedule x",
-                     "--frozen 12", "--weights split --adapter 2", "--merge", "--hold-back 1", "--steps", "third"):
+                     "--layers 3", "--memory 1M1", "--context 1e99", "--states 4", "--weights f8", "--optimizer adam",
+                     "--schedule x", "--frozen 12", "--weights split --adapter 2", "--merge", "--hold-back 1", "--steps", "third"):
         result = run("bad", "tokens.u16", "--out", "out", *switches.split())
         assert result.returncode == 2, (switches, result)
         assert result.stderr.startswith("finetune: " + switches.split()[0]), (switches, result)

@@ -692,7 +692,7 @@ combined_is_complete() { # every test is in its programs
     for test in $CUDA_TESTS; do
         case $test in test_cuda_part | test_cuda_simulator) continue ;; esac # of one section alone; of the simulator itself
         grep -q "\"$test.cu\"" tests/test_cuda.cu || fail "tests/test_cuda.cu does not include $test.cu"
-        grep -q " $test()" tests/test_cuda.cu || fail "tests/test_cuda.cu does not run $test()"
+        grep -q " \"[a-z0-9]*\", $test }" tests/test_cuda.cu || fail "tests/test_cuda.cu does not run $test()"
     done
 }
 

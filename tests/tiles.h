@@ -12,9 +12,9 @@
 #include <string.h>
 #define MEMOPT_I_TILES_EMULATED tiles_granted
 
-static int tiles_granted = 1; /* a test may say that the system refuses them */
-
-#define TILES_FN static __attribute__((unused)) /* the header has no use for them with MEMOPT_NO_AVX512 */
+#define TILES_UNUSED __attribute__((unused)) /* the header has no use for them with MEMOPT_NO_AVX512 */
+#define TILES_FN static TILES_UNUSED
+TILES_UNUSED static int tiles_granted = 1; /* a test may say that the system refuses them */
 static __thread unsigned char tiles_data[8][16][64];
 static __thread int tiles_ready;
 static void tiles_must(int holds, const char *what) { /* the machine would stop the program as well */

@@ -749,13 +749,9 @@ def check_random():
     remove("out")
 
 
-def begun():
-    """Which file of random weights is being written; None: none has got its room yet."""
-    try:
-        x = os.stat("new/model.safetensors.new")
-        return (x.st_ino, x.st_ctime_ns) if x.st_size else None
-    except FileNotFoundError:
-        return None
+def is_begun():
+    """Are random weights being written? Only then has their file any bytes, and it is locked before."""
+    return os.path.exists("new/model.safetensors.new") and os.path.getsize("new/model.safetensors.new") > 0
 
 
 def check_random_stops():
@@ -764,9 +760,10 @@ def check_random_stops():
     whole = command(empty_folder("new", **config), "tokens.u16", "--out", "out", "--random", *SWITCHES, "--steps", 1)
     remove("out")
     for wanted in ("kill", "another", "end"):
-        before = begun()
+        if wanted == "another":
+            os.remove("new/model.safetensors.new")
         process = subprocess.Popen(whole, stdout=subprocess.DEVNULL)
-        while wanted != "end" and begun() in (None, before):
+        while wanted != "end" and not is_begun():
             assert process.poll() is None
         process.send_signal(signal.SIGSTOP)
         if wanted == "another":

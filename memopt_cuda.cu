@@ -14715,8 +14715,8 @@ static __global__ void __launch_bounds__(256) flash_pairs_kernel(flash_state t) 
    Tiles      of 64 others, three deep: this one, the one before, and the one that comes. One barrier a tile.
    Registers  Columns of D = 128 have 128 sums, 64 scores and gradients, 32 of operands: own rows are read from shared
               memory there, which gives just enough.
-   Counted    of the full rate, by the machine code: forward 0.79 (D = 64) and 1.00, rows and columns 0.99 to 1.00,
-              where cuda_flash has 0.60 to 0.78 of what mma.sync cannot reach. Of 326 instructions around forward, D =
+   Counted    of the full rate, by the machine code: forward 0.77 (D = 64) and 1.00, rows and columns 0.97 to 1.00,
+              where cuda_flash has 0.60 to 0.78 of what mma.sync cannot reach. Of 332 instructions around forward, D =
               64, about 20 are for copies: bulk copies would not pay. tests/check_flight.py sees that all exponentials
               come before the second wait.
    Switch     MEMOPT_CUDA_WGMMA, and off without it: these kernels are simulated and counted, and have not run on a

@@ -100,6 +100,7 @@ static int ranks_begin(int *argc, char ***argv, team *first) {
 static int ranks_count(team *first, size_t asked, reason *why) {
     first->count = first->transport.rank_count;
     first->in_process = 1;
+    if (first->count > RANKS_MAX) return refuse(why, "mpirun started more than %d ranks", (int)RANKS_MAX);
     return asked > 1 && asked != first->count && refuse(why, "--ranks is what mpirun says: leave it out");
 }
 

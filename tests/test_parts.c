@@ -494,6 +494,8 @@ static memopt_status parts_own_run(const memopt_tape_call *call, const memopt_op
     const size_t bytes = a->batch * a->length * a->heads * a->width * memopt_type_bytes(a->type); memopt_attention again = *a;
     memopt_status s = MEMOPT_OK;
     CHECK(room[0] && (room[1] != NULL) == call->is_backward);
+    if (!call->describing && call->is_backward) /* what the forward wrote, where it is kept; else its place is a gradient's */
+        CHECK(((const transformer_part *)call->user)->shape->attention->keeps_output ? a->output && !memcmp(a->output, room[0], bytes) : !a->output);
     if (call->is_backward) {
         again.grad_output = NULL; again.grad_queries = again.grad_keys = again.grad_values = NULL; again.output = room[1];
     }
@@ -502,7 +504,7 @@ static memopt_status parts_own_run(const memopt_tape_call *call, const memopt_op
     if (!call->describing && !call->is_backward) memcpy(room[0], a->output, bytes);
     return s || !call->is_backward ? s : memopt_attention_backward(ops, a);
 }
-static const transformer_attention_fns parts_own = { parts_own_take, parts_own_run };
+static const transformer_attention_fns parts_own[2] = { { parts_own_take, parts_own_run, 0, NULL }, { parts_own_take, parts_own_run, 1, NULL } };
 /* Each option of a part changes no bit: the MLP some rows at a time, an attention of one's own; and targets of sequences are those
    of their first rows. Chunks become multiples of 32 rows; with 16-bit gradients they round more often, so these are not here. */
 static void parts_options(void) {
@@ -512,7 +514,7 @@ static void parts_options(void) {
         for (k = 0; k < 6; ++k) {
             transformer t = i == 0 ? parts_gpt() : i == 1 ? parts_llama() : parts_mixed();
             if (test_is_passed_over()) continue;
-            t.attention = k % 2 ? &parts_own : NULL; t.dropout = k == 1 || k == 2 || k == 5 ? 0.25f : 0;
+            t.attention = k % 2 ? &parts_own[k > 1] : NULL; t.dropout = k == 1 || k == 2 || k == 5 ? 0.25f : 0;
             t.mlp_chunk = chunks[k]; t.batch = 2; t.length = 20; t.positions = 0;
             if (k >= 4) t.type = MEMOPT_TYPE_BF16;
             parts_compare(&t, k == 2 || k == 3 ? PARTS_CLASSES : 0);
@@ -664,7 +666,7 @@ static void parts_exact(void) {
     parts_exact_shape(parts_gpt(), 0, 0);
     parts_exact_shape(parts_llama(), 10, 0);
     parts_exact_shape(t, 6, 0);
-    t.mlp_chunk = 3; t.attention = &parts_own;
+    t.mlp_chunk = 3; t.attention = parts_own;
     parts_exact_shape(t, 6, PARTS_CLASSES);
     t = parts_packed(); t.documents = 3; t.starts = starts; t.row_positions = positions; t.head_width = 6;
     parts_exact_shape(t, 10, 0);
@@ -692,7 +694,7 @@ static void parts_accumulate(void) {
 static void parts_evaluate(void) {
     transformer shapes[4]; size_t i, k, r; /* the last one with a target for each sequence */
     shapes[0] = parts_gpt(); shapes[1] = parts_llama(); shapes[2] = shapes[3] = parts_mixed();
-    shapes[3].mlp_chunk = 3; shapes[3].attention = &parts_own;
+    shapes[3].mlp_chunk = 3; shapes[3].attention = parts_own;
     for (i = 0; i < 4; ++i) {
         static double w[PARTS_MAX]; static float logits[64]; parts_model *m = &parts_one; memopt_tape_desc desc; memopt_tape *tape = NULL;
         memopt_tape_stats stats; static unsigned char memory[(4 << 20) + 64]; unsigned char *room = memory + (64 - (uintptr_t)memory % 64) % 64;

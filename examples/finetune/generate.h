@@ -107,7 +107,7 @@ static int generate_reshape(model *m) {
 
 /* The parts' sizes of activations follow from the shape. */
 static int generate_set_rows(generator *g, size_t length) {
-    static const transformer_attention_fns cached = { generate_take, generate_run };
+    static const transformer_attention_fns cached = { generate_take, generate_run, 0, NULL };
     transformer *t = &g->m->shape;
     size_t i;
 

@@ -179,5 +179,5 @@ static memopt_status whole_attention_run(const memopt_tape_call *call, const mem
     return whole_attention_backward(ops, a, &x, &grad);
 }
 
-static const transformer_attention_fns whole_attention = { whole_attention_take, whole_attention_run };
+static const transformer_attention_fns whole_attention = { whole_attention_take, whole_attention_run, 0, NULL };
 #endif

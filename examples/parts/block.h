@@ -189,11 +189,12 @@ static inline memopt_attention transformer_attention(const transformer *t, void 
     return a;
 }
 
-/* Statistics of rows, where attention has a use for them: they are kept with the attended rows. */
+/* Statistics of rows, where attention has a use for them. 1: the attended rows are kept for the backward as well. */
 static inline int transformer_take_attention_statistics(const transformer_work *w, memopt_attention *a) {
     const transformer *t = w->shape;
 
-    if (t->attention || !transformer_keeps_statistics(&t->ops, a)) return 0;
+    if (t->attention) return t->attention->keeps_output;
+    if (!transformer_keeps_statistics(&t->ops, a)) return 0;
     a->online = 1;
     if (w->call->saves)
         a->statistics = (float *)memopt_tape_take(w->call, MEMOPT_TAPE_SAVED, w->rows * t->heads * sizeof(float));

@@ -73,6 +73,9 @@ typedef struct transformer_attention_fns {
     void (*take_fn)(const memopt_tape_call *call, const memopt_attention *attention, void *room[2]);
     memopt_status (*run_fn)(const memopt_tape_call *call, const transformer_ops *ops,
                             const memopt_attention *attention, void *const room[2]);
+    int   keeps_output; /* 1: attention->output is in the backward what it was after the forward. Scratch of a backward
+                           has a plane of gradients more */
+    void *user;         /* yours: in both functions call->user is a transformer_part, whose shape points here */
 } transformer_attention_fns;
 
 typedef struct transformer { /* zero it, then set what you need; parts point to it, so a change is for all of them */

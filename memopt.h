@@ -2921,12 +2921,35 @@ typedef struct memopt_cross_entropy {
     const int32_t *targets;
     float         *losses;   /* NULL, or of each row, not divided; 0 where ignored */
     memopt_loss_rule rule;
+    size_t         first, whole; /* 0; or the columns are a part, see memopt_cross_entropy_measure() */
 } memopt_cross_entropy;
 
 /** Softmax and cross-entropy in place. scratch: 8 bytes a row. Logits may be infinite: -infinity is a probability of 0;
     a row with a NaN or +infinity has the loss NaN, and its gradient is NaN. */
 MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const memopt_cross_entropy *x,
                                                    memopt_loss *out);
+
+typedef struct memopt_cross_entropy_row { /* what parts of a row's logits have to tell each other */
+    float largest, sum; /* sum of exp(logit - largest) */
+    float at;           /* the target's logit; -infinity where it is in another part */
+    float total;        /* of the logits, where labels are smoothed; else 0 */
+} memopt_cross_entropy_row;
+
+/**
+ * A vocabulary that is cut into parts, such as ranks share: `vocabulary` columns of logits, from column `first` of
+ * `whole` on; targets are below `whole`. Measure each part, join what was measured of all of them in a fixed order, and
+ * make loss and gradients of each part with that. The largest is exact, and no bit depends on who had which part.
+ *
+ * measure  logits stay as they are; rows receives of each what is to be joined. scratch: none
+ * join     of two parts of the same row, which are side by side
+ * part     as memopt_cross_entropy_loss(), with rows that are joined: the loss is that of the whole vocabulary
+ * returns  as memopt_cross_entropy_loss(); ERR_ARGUMENT also for columns that are not within `whole`
+ */
+MEMOPT_API memopt_status memopt_cross_entropy_measure(const memopt_ops *ops, const memopt_cross_entropy *x,
+                                                      memopt_cross_entropy_row *rows);
+MEMOPT_API memopt_cross_entropy_row memopt_cross_entropy_join(memopt_cross_entropy_row a, memopt_cross_entropy_row b);
+MEMOPT_API memopt_status memopt_cross_entropy_part(const memopt_ops *ops, const memopt_cross_entropy *x,
+                                                   const memopt_cross_entropy_row *rows, memopt_loss *out);
 
 typedef struct memopt_head { /* logits = input * weights^T, `chunk` rows at a time, and never more */
     size_t         rows, width, vocabulary;
@@ -30683,6 +30706,8 @@ typedef struct memopt_i_cross_entropy {
     double  factor;         /* of gradients: scale / count */
     int     narrow;         /* gradients of logits become bf16, in the first half of a row's bytes; logits are floats */
     unsigned char *row_losses; /* doubles, perhaps not aligned: behind an odd number of floats */
+    memopt_cross_entropy_row *measured;     /* NULL, or what is asked for of a part: */
+    const memopt_cross_entropy_row *joined; /* NULL, or what all parts have together */
 } memopt_i_cross_entropy;
 
 /* The sum of n elements; huge ones do not overflow, and no more than a few units of the sum are lost. */
@@ -30718,7 +30743,7 @@ static void memopt_i_head_grads(int level, float *y, float a, float b, float c, 
 /* ---- a row ---- */
 typedef struct memopt_i_cross_entropy_row {
     void  *logits;
-    size_t target;
+    size_t target;        /* a column; beyond all of them where it is in another part */
     int    in_place;      /* e stays where the logits were */
     float  max, sum, at;  /* at: the target's logit */
     double total;         /* of the logits, where labels are smoothed */
@@ -30741,7 +30766,8 @@ static void memopt_i_cross_entropy_measure(const memopt_i_cross_entropy *t, memo
 
     r->max = memopt_i_bits_float(0xff800000u);
     r->total = 0;
-    r->at = memopt_i_gemm_one(memopt_i_row_at(r->logits, t->x.type, r->target), t->x.type);
+    r->at = r->max;
+    if (r->target < columns) r->at = memopt_i_gemm_one(memopt_i_row_at(r->logits, t->x.type, r->target), t->x.type);
     for (i = 0; i < columns; i += n) {
         const float *x;
         n = memopt_i_min(columns - i, MEMOPT_I_HEAD_PIECE);
@@ -30796,7 +30822,7 @@ MEMOPT_I_HOST_DEVICE static memopt_i_cross_entropy_terms memopt_i_cross_entropy_
 static void memopt_i_cross_entropy_grads(const memopt_i_cross_entropy *t, const memopt_i_cross_entropy_row *r,
                                          double lse) {
     const memopt_i_cross_entropy_terms s =
-        memopt_i_cross_entropy_grad(&t->x.rule, t->x.vocabulary, t->factor, (double)r->sum,
+        memopt_i_cross_entropy_grad(&t->x.rule, t->x.whole, t->factor, (double)r->sum,
                                     lse);
     float buffer[MEMOPT_I_HEAD_PIECE];
     float sums[16] = { 0 };
@@ -30818,6 +30844,38 @@ static void memopt_i_cross_entropy_grads(const memopt_i_cross_entropy *t, const 
     }
 }
 
+/* Where the target of a row is; beyond all columns where it is in another part. */
+static size_t memopt_i_cross_entropy_column(const memopt_cross_entropy *x, size_t row) {
+    const size_t target = (size_t)x->targets[row];
+
+    return target >= x->first && target - x->first < x->vocabulary ? target - x->first : SIZE_MAX / 2;
+}
+
+static void memopt_i_cross_entropy_is_joined(memopt_i_cross_entropy_row *r, const memopt_cross_entropy_row *joined) {
+    r->max = joined->largest;
+    r->sum = joined->sum;
+    r->at = joined->at;
+    r->total = (double)joined->total;
+}
+
+static size_t memopt_i_cross_entropy_measure_work(const void *task, size_t row, size_t at, size_t n) {
+    const memopt_i_cross_entropy *t = (const memopt_i_cross_entropy *)task;
+    memopt_cross_entropy_row *to = &t->measured[row];
+    memopt_i_cross_entropy_row r;
+
+    memset(to, 0, sizeof *to);
+    if (t->x.targets[row] < 0) return n - at;
+    memset(&r, 0, sizeof r);
+    r.logits = memopt_i_row_to(t->x.logits, t->x.type, row * t->x.stride);
+    r.target = memopt_i_cross_entropy_column(&t->x, row);
+    memopt_i_cross_entropy_measure(t, &r);
+    to->largest = r.max;
+    to->sum = r.sum;
+    to->at = r.at;
+    to->total = (float)r.total;
+    return n - at;
+}
+
 static double memopt_i_cross_entropy_row_loss(const memopt_i_cross_entropy *t, size_t row) {
     const memopt_cross_entropy *x = &t->x;
     const size_t bytes = memopt_type_bytes(x->type);
@@ -30825,14 +30883,15 @@ static double memopt_i_cross_entropy_row_loss(const memopt_i_cross_entropy *t, s
     memopt_i_cross_entropy_row r;
 
     r.logits = memopt_i_row_to(x->logits, x->type, row * x->stride);
-    r.in_place = x->type == MEMOPT_TYPE_F32 && !x->keep_logits;
+    r.in_place = x->type == MEMOPT_TYPE_F32 && !x->keep_logits && !t->joined;
     if (x->targets[row] < 0) {
         if (!x->keep_logits) memset(r.logits, 0, x->stride * bytes);
         return 0;
     }
-    r.target = (size_t)x->targets[row];
-    memopt_i_cross_entropy_measure(t, &r);
-    loss = memopt_i_cross_entropy_loss(&x->rule, x->vocabulary, &r, &lse);
+    r.target = memopt_i_cross_entropy_column(x, row);
+    if (t->joined) memopt_i_cross_entropy_is_joined(&r, &t->joined[row]);
+    else memopt_i_cross_entropy_measure(t, &r);
+    loss = memopt_i_cross_entropy_loss(&x->rule, x->whole, &r, &lse);
     if (x->keep_logits) return loss;
     memopt_i_cross_entropy_grads(t, &r, lse);
     memset(memopt_i_row_to(r.logits, x->type, x->vocabulary), 0, (x->stride - x->vocabulary) * bytes);
@@ -30899,45 +30958,106 @@ static int memopt_i_loss_ends(memopt_i_ops *o, size_t bytes, memopt_loss *out) {
 }
 
 /* ---- cross-entropy ---- */
-static memopt_status memopt_i_cross_entropy_check(memopt_i_ops *o, const memopt_cross_entropy *x,
+static memopt_status memopt_i_cross_entropy_check(memopt_i_ops *o, const memopt_cross_entropy *x, int is_part,
                                                   memopt_i_cross_entropy *t, size_t *bytes) {
     memset(t, 0, sizeof *t);
     t->x = *x;
     if (!t->x.stride) t->x.stride = x->vocabulary;
+    if (!is_part) t->x.whole = x->vocabulary;
     memopt_i_ops_type(o, "type", x->type);
     memopt_i_must(&o->c, x->vocabulary != 0, "vocabulary", "is 0");
+    memopt_i_must(&o->c, is_part || !(x->first | x->whole), "whole", "is that of a part");
+    memopt_i_must_be_at_least(&o->c, "whole", t->x.whole, "at least vocabulary", x->vocabulary);
+    memopt_i_must_be_at_most(&o->c, "first", x->first, "at most whole - vocabulary",
+                             memopt_i_less(t->x.whole, x->vocabulary));
     memopt_i_must_be_flag(&o->c, "keep_logits", x->keep_logits);
     memopt_i_loss_rule_check(&o->c, &x->rule);
     memopt_i_must_be_at_least(&o->c, "stride", t->x.stride, "at least vocabulary", x->vocabulary);
     memopt_i_ops_fits(o, "logits", x->rows, t->x.stride, x->type);
-    return memopt_i_ops_must_fit(o, "scratch", !memopt_i_mul(x->rows, sizeof(double), bytes));
+    return memopt_i_ops_must_fit(o, "scratch", !memopt_i_mul(x->rows, sizeof(memopt_cross_entropy_row), bytes)
+                                 && !memopt_i_mul(x->rows, sizeof(double), bytes));
+}
+
+static void memopt_i_cross_entropy_operands(memopt_i_ops *o, const memopt_cross_entropy *x) {
+    memopt_i_ops_take(o, "logits", x->logits, x->type, x->rows * x->stride, MEMOPT_I_OPS_WRITE);
+    memopt_i_ops_take_sized(o, "targets", x->targets, sizeof *x->targets, x->rows, MEMOPT_I_OPS_READ);
 }
 
 static memopt_status memopt_i_cross_entropy_arrays(memopt_i_ops *o, const memopt_cross_entropy *x) {
-    memopt_i_ops_take(o, "logits", x->logits, x->type, x->rows * x->stride, MEMOPT_I_OPS_WRITE);
-    memopt_i_ops_take_sized(o, "targets", x->targets, sizeof *x->targets, x->rows, MEMOPT_I_OPS_READ);
+    memopt_i_cross_entropy_operands(o, x);
     memopt_i_ops_take(o, "losses", x->losses, MEMOPT_TYPE_F32, x->rows, MEMOPT_I_OPS_RESULT);
     memopt_i_ops_take_scratch(o);
     return memopt_i_ops_no_overlap(o, 0);
 }
 
-MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const memopt_cross_entropy *x,
-                                                   memopt_loss *out) {
+/* Loss and gradients: of all columns, or of a part, with what the parts have together. */
+static memopt_status memopt_i_cross_entropy_run_of(const memopt_ops *ops, const memopt_cross_entropy *x, int is_part,
+                                                   const memopt_cross_entropy_row *joined, memopt_loss *out) {
     memopt_i_ops o;
     memopt_i_cross_entropy t;
     size_t bytes, counted;
 
     if (memopt_i_ops_resolve(ops, "cross-entropy", x, &o)) return o.c.status;
-    if (memopt_i_cross_entropy_check(&o, x, &t, &bytes)) return o.c.status;
+    if (memopt_i_cross_entropy_check(&o, x, is_part, &t, &bytes)) return o.c.status;
     memopt_i_must(&o.c, out != NULL, "out", "is NULL");
+    if (is_part) memopt_i_ops_take(&o, "rows", joined, MEMOPT_TYPE_F32, 4 * x->rows, MEMOPT_I_OPS_READ);
     if (x->rows) memopt_i_cross_entropy_arrays(&o, &t.x);
-    counted = memopt_i_ops_ids(&o, "target", x->targets, x->rows, x->vocabulary, 1);
+    counted = memopt_i_ops_ids(&o, "target", x->targets, x->rows, t.x.whole, 1);
     if (memopt_i_loss_ends(&o, bytes, out)) return o.c.status;
     t.level = o.level;
     t.factor = memopt_i_loss_rule_factor(&x->rule, counted);
     t.row_losses = o.scratch;
+    t.joined = joined;
     *out = memopt_i_loss_rule_loss(&x->rule, counted, memopt_i_cross_entropy_run(&t, &o, 0));
     return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const memopt_cross_entropy *x,
+                                                   memopt_loss *out) {
+    return memopt_i_cross_entropy_run_of(ops, x, 0, NULL, out);
+}
+
+MEMOPT_API memopt_status memopt_cross_entropy_part(const memopt_ops *ops, const memopt_cross_entropy *x,
+                                                   const memopt_cross_entropy_row *rows, memopt_loss *out) {
+    return memopt_i_cross_entropy_run_of(ops, x, 1, rows, out);
+}
+
+MEMOPT_API memopt_status memopt_cross_entropy_measure(const memopt_ops *ops, const memopt_cross_entropy *x,
+                                                      memopt_cross_entropy_row *rows) {
+    memopt_i_ops o;
+    memopt_i_cross_entropy t;
+    size_t bytes;
+
+    if (memopt_i_ops_resolve(ops, "cross-entropy", x, &o)) return o.c.status;
+    if (memopt_i_cross_entropy_check(&o, x, 1, &t, &bytes)) return o.c.status;
+    memopt_i_ops_take(&o, "rows", rows, MEMOPT_TYPE_F32, 4 * x->rows, MEMOPT_I_OPS_WRITE);
+    if (x->rows) memopt_i_cross_entropy_operands(&o, &t.x);
+    memopt_i_ops_no_overlap(&o, 0);
+    (void)memopt_i_ops_ids(&o, "target", x->targets, x->rows, t.x.whole, 1);
+    if (memopt_i_ops_ends(&o, 0)) return o.c.status;
+    t.level = o.level;
+    t.measured = rows;
+    memopt_i_ops_pass_by(&o, x->rows * x->vocabulary, x->vocabulary, MEMOPT_I_SOFTMAX_CHUNK,
+                         memopt_i_cross_entropy_measure_work, &t);
+    return MEMOPT_OK;
+}
+
+/* A sum of exp(x - from) as one of exp(x - to), where `to` is not below; a part without a finite logit has none. */
+static double memopt_i_cross_entropy_moved(memopt_cross_entropy_row r, float to) {
+    const double far = (double)to - (double)r.largest;
+
+    return r.largest < to ? (far < 700 ? (double)r.sum * memopt_i_row_decay(far) : 0) : (double)r.sum;
+}
+
+MEMOPT_API memopt_cross_entropy_row memopt_cross_entropy_join(memopt_cross_entropy_row a, memopt_cross_entropy_row b) {
+    memopt_cross_entropy_row r = a;
+
+    if (b.largest > a.largest || b.largest != b.largest) r.largest = b.largest;
+    if (b.at > a.at || b.at != b.at) r.at = b.at;
+    r.sum = (float)memopt_i_sum_double(memopt_i_cross_entropy_moved(a, r.largest),
+                                       memopt_i_cross_entropy_moved(b, r.largest));
+    r.total = memopt_i_sum(a.total, b.total);
+    return r;
 }
 
 /* ---- the head ---- */
@@ -31147,7 +31267,7 @@ static memopt_status memopt_i_head_run(const memopt_i_head *t, size_t counted, d
 
     memset(&e, 0, sizeof e);
     e.row_losses = t->row_losses;
-    e.x.vocabulary = h->vocabulary;
+    e.x.vocabulary = e.x.whole = h->vocabulary;
     e.x.stride = h->padded;
     e.x.type = MEMOPT_TYPE_F32;
     e.x.logits = t->logits;

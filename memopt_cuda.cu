@@ -9030,7 +9030,7 @@ PRUNED status_t cross_entropy_resolve(const memopt_cross_entropy *x, memopt_cros
 
     if (!x) return MEMOPT_CUDA_ERR_NULL;
     (void)memopt_i_ops_resolve(NULL, NULL, x, &o);
-    if (memopt_i_cross_entropy_check(&o, x, &t, bytes)) return (status_t)o.c.status;
+    if (memopt_i_cross_entropy_check(&o, x, 0, &t, bytes)) return (status_t)o.c.status;
     cross_entropy_lay_out(x->rows, &none, &c);
     *bytes = c.bytes;
     *out = t.x;

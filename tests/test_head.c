@@ -84,9 +84,30 @@ static memopt_status head_entropy(const memopt_threads *t, const memopt_cross_en
     head_free(scratch, bytes);
     return s;
 }
+/* The same of a vocabulary in so many parts, each with logits of its own, which become gradients in its place of x. */
+static memopt_status head_entropy_cut(const memopt_cross_entropy *x, size_t cuts, memopt_loss *out) {
+    const size_t bytes = head_size(x->type), stride = x->stride ? x->stride : x->vocabulary, n = x->vocabulary;
+    memopt_cross_entropy_row *rows = (memopt_cross_entropy_row *)head_alloc(2 * x->rows * sizeof *rows), *all = rows + x->rows;
+    unsigned char *logits = (unsigned char *)head_alloc(x->rows * stride * bytes); double *scratch = (double *)head_alloc(x->rows * 8);
+    int pass; size_t c, r; memopt_status s = MEMOPT_OK; memopt_loss other; memopt_ops o = head_ops(NULL, scratch, x->rows * 8);
+    for (pass = 0; pass < 2; ++pass)
+        for (c = 0; c < cuts && !s; ++c) {
+            const size_t first = n * c / cuts, wide = n * (c + 1) / cuts - first, gap = c + 1 == cuts ? stride - n : 0;
+            memopt_cross_entropy e = *x;
+            e.first = first; e.whole = n; e.vocabulary = wide; e.stride = wide + gap; e.logits = logits;
+            for (r = 0; r < x->rows; ++r) memcpy(logits + r * e.stride * bytes, (unsigned char *)x->logits + (r * stride + first) * bytes, e.stride * bytes);
+            if (!pass) s = memopt_cross_entropy_measure(NULL, &e, rows);
+            for (r = 0; !pass && r < x->rows; ++r) all[r] = c ? memopt_cross_entropy_join(all[r], rows[r]) : rows[r];
+            if (pass) s = memopt_cross_entropy_part(&o, &e, all, c ? &other : out);
+            if (pass && c) CHECK(!memcmp(&other, out, sizeof other)); /* all parts have the loss of the whole */
+            for (r = 0; r < x->rows; ++r) memcpy((unsigned char *)x->logits + (r * stride + first) * bytes, logits + r * e.stride * bytes, e.stride * bytes);
+        }
+    head_free(rows, 2 * x->rows * sizeof *rows); head_free(logits, x->rows * stride * bytes); head_free(scratch, x->rows * 8);
+    return s;
+}
 static double head_x[70000], head_y[70000];
 /* One setting: loss of every row, gradient of every element, padding, and what lies behind. */
-static void head_entropy_case(memopt_type type, size_t rows, size_t n, size_t gap, const memopt_loss_rule *rule, int keep, float size, uint64_t seed) {
+static void head_entropy_case(memopt_type type, size_t rows, size_t n, size_t gap, const memopt_loss_rule *rule, int keep, float size, uint64_t seed, size_t cuts) {
     const size_t stride = n + gap, bytes = rows * stride * head_size(type); size_t i, row, counted = 0; double total = 0, count;
     void *x = head_alloc(bytes), *y = head_alloc(bytes); int32_t *targets = (int32_t *)head_alloc(rows * 4);
     float *losses = (float *)head_alloc(rows * 4); memopt_cross_entropy e; memopt_loss out;
@@ -97,7 +118,7 @@ static void head_entropy_case(memopt_type type, size_t rows, size_t n, size_t ga
     if (rows > 2) { targets[0] = 0; targets[1] = (int32_t)(n - 1); }
     e.rows = rows; e.vocabulary = n; e.stride = gap ? stride : 0; e.type = type; e.logits = y; e.keep_logits = keep;
     e.targets = targets; e.losses = losses; e.rule = *rule;
-    CHECK(head_entropy(NULL, &e, &out) == MEMOPT_OK && out.counted == counted);
+    CHECK((cuts ? head_entropy_cut(&e, cuts, &out) : head_entropy(NULL, &e, &out)) == MEMOPT_OK && out.counted == counted);
     count = rule->count ? (double)rule->count : counted ? (double)counted : 1;
     for (row = 0; row < rows; ++row) {
         const double factor = (rule->scale > 0 ? rule->scale : 1) / count, z = (double)rule->z_weight;
@@ -122,7 +143,7 @@ static void head_entropy_case(memopt_type type, size_t rows, size_t n, size_t ga
     head_free(x, bytes); head_free(y, bytes); head_free(targets, rows * 4); head_free(losses, rows * 4);
 }
 static void head_entropy_definition(void) {
-    static const size_t sizes[] = { 1, 2, 7, 8, 9, 15, 16, 17, 33, 2047, 2048, 2049, 5003 }; size_t k; int type, variant;
+    static const size_t sizes[] = { 1, 2, 7, 8, 9, 15, 16, 17, 33, 2047, 2048, 2049, 5003 }; size_t k, cuts; int type, variant;
     for (k = 0; k < sizeof sizes / sizeof *sizes; ++k)
         for (type = 0; type < 3; ++type)
             for (variant = 0; variant < 6; ++variant) {
@@ -131,25 +152,27 @@ static void head_entropy_definition(void) {
                 if (variant & 1) { rule.smoothing = 0.1f; rule.scale = 512; }
                 if (variant & 2) { rule.z_weight = 1e-3f; rule.count = 20; }
                 if (variant == 5) rule.smoothing = 1;
-                head_entropy_case((memopt_type)type, sizes[k] > 1000 ? 4 : 11, sizes[k], variant & 1 ? 5 : 0, &rule, variant == 4, variant & 2 ? 30.0f : 5.0f, k);
+                head_entropy_case((memopt_type)type, sizes[k] > 1000 ? 4 : 11, sizes[k], variant & 1 ? 5 : 0, &rule, variant == 4, variant & 2 ? 30.0f : 5.0f, k, 0);
+                for (cuts = 1; cuts <= sizes[k] && cuts < 9; cuts += 1 + (size_t)variant)
+                    head_entropy_case((memopt_type)type, 4, sizes[k], variant & 1 ? 5 : 0, &rule, variant == 4, variant & 2 ? 30.0f : 5.0f, k, cuts);
             }
 }
 static void head_entropy_large(void) { /* more than one turn of rows, and a vocabulary as they are */
     memopt_loss_rule rule;
     memset(&rule, 0, sizeof rule);
-    head_entropy_case(MEMOPT_TYPE_F32, 300, 129, 0, &rule, 0, 3, 9);
+    head_entropy_case(MEMOPT_TYPE_F32, 300, 129, 0, &rule, 0, 3, 9, 0);
     rule.smoothing = 0.1f; rule.z_weight = 1e-4f;
-    head_entropy_case(MEMOPT_TYPE_F32, 2, 50257, 47, &rule, 0, 3, 9);
-    head_entropy_case(MEMOPT_TYPE_BF16, 2, 50257, 47, &rule, 0, 3, 9);
+    head_entropy_case(MEMOPT_TYPE_F32, 2, 50257, 47, &rule, 0, 3, 9, 0);
+    head_entropy_case(MEMOPT_TYPE_BF16, 2, 50257, 47, &rule, 0, 3, 9, 0);
 }
 /* Loss scales that a float holds, or not, in the middle of the calculation. */
 static void head_entropy_scales(void) {
     memopt_loss_rule rule;
     memset(&rule, 0, sizeof rule);
-    rule.scale = 1e37; head_entropy_case(MEMOPT_TYPE_F32, 4, 9, 0, &rule, 0, 3, 1);
-    rule.scale = 1e42; rule.count = 100000; head_entropy_case(MEMOPT_TYPE_F32, 4, 9, 0, &rule, 0, 3, 1);
-    rule.scale = 1e-10; rule.count = 1000000; head_entropy_case(MEMOPT_TYPE_F32, 4, 9, 0, &rule, 0, 3, 1);
-    rule.scale = 65536; rule.count = 4; head_entropy_case(MEMOPT_TYPE_F16, 4, 9, 0, &rule, 0, 3, 1);
+    rule.scale = 1e37; head_entropy_case(MEMOPT_TYPE_F32, 4, 9, 0, &rule, 0, 3, 1, 0);
+    rule.scale = 1e42; rule.count = 100000; head_entropy_case(MEMOPT_TYPE_F32, 4, 9, 0, &rule, 0, 3, 1, 0);
+    rule.scale = 1e-10; rule.count = 1000000; head_entropy_case(MEMOPT_TYPE_F32, 4, 9, 0, &rule, 0, 3, 1, 0);
+    rule.scale = 65536; rule.count = 4; head_entropy_case(MEMOPT_TYPE_F16, 4, 9, 0, &rule, 0, 3, 1, 0);
 }
 static float head_one(float *x, size_t n, int32_t target, float smoothing, memopt_type type, int keep) { /* a row's loss */
     uint16_t code[40]; float loss = 7; memopt_cross_entropy e; memopt_loss out; size_t i;
@@ -790,6 +813,24 @@ static void head_bad(void) {
     }
     { memopt_head h; memset(&h, 0, sizeof h); h.width = h.vocabulary = 1; CHECK(memopt_head_scratch(NULL, &h, NULL) == MEMOPT_ERR_ARGUMENT); }
 }
+/* Parts without a finite logit, and with a NaN. */
+static void head_entropy_joins(void) {
+    const float inf = INFINITY; memopt_cross_entropy_row a = { 2, 1.5f, 1, 4 }, none = { -inf, 0, -inf, 0 }, r; int order;
+    none.sum = head_nan(); /* of exp(-inf + inf) */
+    for (order = 0; order < 2; ++order) {
+        r = order ? memopt_cross_entropy_join(a, none) : memopt_cross_entropy_join(none, a);
+        CHECK(r.largest == 2 && r.sum == 1.5f && r.at == 1 && r.total == 4);
+        none.largest = head_nan();
+        r = order ? memopt_cross_entropy_join(a, none) : memopt_cross_entropy_join(none, a);
+        CHECK(r.largest != r.largest);
+        none.largest = -inf;
+    }
+    r = memopt_cross_entropy_join(none, none);
+    CHECK(r.largest == -inf);
+    none.largest = -2e38f; none.sum = 3; a.largest = 2e38f;
+    r = memopt_cross_entropy_join(none, a);
+    CHECK(r.largest == 2e38f && r.sum == 1.5f);
+}
 /* Why: each change to what is right is told by its own line. */
 #define ENTROPY_SAYS(change, call, want, text) REFUSES(o.error, (x = right, o.scratch_bytes = 256, change), \
     memopt_cross_entropy_##call, MEMOPT_ERR_##want, "cross-entropy: " text)
@@ -797,6 +838,7 @@ static void head_entropy_errors(void) {
     static float room[256];
     static double scratch[64];
     int32_t targets[8] = { 0, 1, 2, -1, 0, 1, 2, 3 };
+    memopt_cross_entropy_row parts[8];
     memopt_cross_entropy right, x;
     memopt_loss out;
     memopt_ops o;
@@ -818,6 +860,16 @@ static void head_entropy_errors(void) {
     ENTROPY_SAYS(x.type = (memopt_type)3, loss(&o, &x, &out), ARGUMENT, "type 3, no such memopt_type");
     ENTROPY_SAYS(x.keep_logits = 77, loss(&o, &x, &out), ARGUMENT, "keep_logits 77, must be 0 or 1");
     ENTROPY_SAYS(x.vocabulary = 0, loss(&o, &x, &out), ARGUMENT, "vocabulary is 0");
+    ENTROPY_SAYS(x.whole = 5, loss(&o, &x, &out), ARGUMENT, "whole is that of a part");
+    ENTROPY_SAYS(x.first = 1, loss(&o, &x, &out), ARGUMENT, "whole is that of a part");
+    ENTROPY_SAYS(x.whole = 4, measure(&o, &x, parts), ARGUMENT, "whole 4, at least vocabulary 5");
+    ENTROPY_SAYS((x.whole = 7, x.first = 3), measure(&o, &x, parts), ARGUMENT, "first 3, at most whole - vocabulary 2");
+    ENTROPY_SAYS(x.whole = 7, measure(&o, &x, NULL), ARGUMENT, "rows is NULL");
+    ENTROPY_SAYS(x.whole = 7, part(&o, &x, NULL, &out), ARGUMENT, "rows is NULL");
+    ENTROPY_SAYS(x.whole = 7, measure(&o, &x, (memopt_cross_entropy_row *)(void *)room), ARGUMENT, "logits overlaps rows");
+    ENTROPY_SAYS(x.whole = 3, part(&o, &x, parts, &out), ARGUMENT, "whole 3, at least vocabulary 5");
+    ACCEPTS(o.error, (x = right, x.whole = 7, x.first = 2), memopt_cross_entropy_measure(&o, &x, parts));
+    ACCEPTS(o.error, (x = right, x.whole = 7, x.first = 2), memopt_cross_entropy_part(&o, &x, parts, &out));
     ENTROPY_SAYS(x.stride = 4, loss(&o, &x, &out), ARGUMENT, "stride 4, at least vocabulary 5");
     ENTROPY_SAYS(x.rule.scale = -2, loss(&o, &x, &out), ARGUMENT, "rule.scale -2, finite and at least 0");
     ENTROPY_SAYS(x.rule.smoothing = 1.5f, loss(&o, &x, &out), ARGUMENT, "rule.smoothing 1.5, at least 0 and at most 1");
@@ -913,6 +965,7 @@ static void test_head(void) {
     RUN(head_entropy_ignored);
     RUN(head_entropy_same_bits);
     RUN(head_entropy_bad);
+    RUN(head_entropy_joins);
     RUN(head_definition);
     RUN(head_same_bits);
     RUN(head_bf16_bits);

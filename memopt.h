@@ -2351,7 +2351,8 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
     void *const *skip_grads; /* backward: written in that of `to`, read in that of `from` */
     uint64_t    seed, stream;/* for memopt_random_*() and memopt_noise_make(): the same in every forward and backward
                                 of this segment in this pass, and of no other; so a mask is recomputed instead of
-                                stored. An evaluation draws those of the next pass */
+                                stored. stream: the pass's number * MEMOPT_CHAIN_MAX + the segment. An evaluation draws
+                                those of the next pass */
     memopt_tape_room *room;  /* for memopt_tape_take() */
     memopt_error *error;     /* to say why the callback fails: name it in memopt_ops, or fill it in. memopt_tape_error()
                                 adds the segment and the callback */

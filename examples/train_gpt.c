@@ -318,12 +318,14 @@ static int run(const options *asked, outcome *out, char **strip) { return run_be
 #include "gpt/frontier.h"
 
 static int run_and_tell(int argc, char **argv) {
-    static outcome out; options o; char message[400] = ""; beside known;
-    if (options_parse(argc, argv, &o, message, sizeof message)) {
+    static const int of_cards[] = { ON_GRAPH };
+    static outcome out; options o; char message[400] = ""; beside known; const size_t n = sizeof of_cards / sizeof *of_cards;
+    if (options_parse(argc, argv, &o, message, sizeof message)
+        || (!o.help && options_elsewhere(o.given, of_cards, n, "a card's", "train_gpt_cuda", message, sizeof message))) {
         if (!own_rank()) fprintf(stderr, "train_gpt: %s\n", message);
         return 2;
     }
-    if (o.help) { if (!own_rank()) options_help(stdout, 0); return 0; }
+    if (o.help) { if (!own_rank()) options_help(stdout, options_bits(of_cards, n)); return 0; }
     if ((o.advise && advise_open(&o, &known, &out)) || (o.ranks && o.fit && fit(&o, NULL, NULL, out.message, sizeof out.message))) {
         if (!own_rank()) fprintf(stderr, "train_gpt: %s\n", out.message);
         return 1;

@@ -6,7 +6,7 @@
    either.
    How it works: the network is examples/parts, as on the CPU; parts/device.h makes their operators the device's. The
    arena has another source, and what is not kept is made again by the same tape. Lines that differ from train_gpt.c are
-   marked from cuda 1 to cuda 11. A step waits for the device once, for its loss.
+   marked from cuda 1 to cuda 11. A step waits for the device once, for its loss; with --graph it is one launch, too.
    Build: nvcc -O2 -arch=native train_gpt.cu -o train_gpt_cuda -lcublasLt
    (memopt.h and memopt_cuda.cu beside it or with -I); for a profiler add -DTRAIN_GPT_NVTX (gpt/ranges.h)
    Many cards: add -DTRAIN_GPT_NCCL and -lnccl, then --ranks 4 --stage 3 (gpt/ranks.h, ranks_card.h): the model is cut
@@ -48,6 +48,7 @@ static int open_arena(card *c, size_t capacity) {
 
     if (!capacity) s = memopt_source_counting(&e->source);
     else s = memopt_cuda_source_malloc(MEMOPT_CUDA_CURRENT_DEVICE, &c->memory, &e->source); /* cuda 3 */
+    c->memory.stream = c->stream;
     if (card_said(c, "The card", s)) return 1;
     memset(&desc, 0, sizeof desc);
     desc.source = &e->source;
@@ -85,6 +86,7 @@ static int open_tape(card *c, const options *o) {
 /* Within a backward: a tensor's gradients are complete, and in scratch. */
 static memopt_status step_tensor(void *user, size_t tensor, const void *gradients) {
     card *c = (card *)user;
+    memopt_optim *optim = c->e.optim;
     memopt_optim_tensor *t = &c->e.m.tensors[tensor];
     const void *own = t->gradients;
     int again = c->e.optim_desc.kind == MEMOPT_OPTIM_MUON && !t->adamw;
@@ -92,11 +94,11 @@ static memopt_status step_tensor(void *user, size_t tensor, const void *gradient
 
     t->gradients = gradients;
     while (again && !s) {
-        s = memopt_cuda_optim_measure(c->e.optim, tensor, 0, t->count, c->d_scratch, c->scratch_bytes, NULL);
-        if (!s) s = memopt_cuda_optim_join(c->e.optim, tensor, &again, c->d_scratch, c->scratch_bytes, NULL);
+        s = memopt_cuda_optim_measure(optim, tensor, 0, t->count, c->d_scratch, c->scratch_bytes, c->stream);
+        if (!s) s = memopt_cuda_optim_join(optim, tensor, &again, c->d_scratch, c->scratch_bytes, c->stream);
     }
     if (!s) /* cuda 4 */
-        s = memopt_cuda_optim_apply(c->e.optim, tensor, 0, t->count, c->d_scratch, c->scratch_bytes, NULL);
+        s = memopt_cuda_optim_apply(optim, tensor, 0, t->count, c->d_scratch, c->scratch_bytes, c->stream);
     t->gradients = own;
     return memopt_cuda_to_status(s);
 }
@@ -110,11 +112,13 @@ static int card_open(card *c, const options *o, size_t capacity) {
     memset(c, 0, sizeof *c);
     memset(&ops, 0, sizeof ops);
     e->alignment = CARD_ALIGNMENT;
+    if (capacity && open_stream(c)) return 1;
+    ops.stream = c->stream;
     describe_model(e, o, &ops, transformer_add_embedding, NULL, card_type(o));
     e->m.shape.done_fn = o->fuse_step ? step_tensor : NULL;
     e->m.shape.user = c;
     if (take_tables(e) || open_arena(c, capacity)) return 1;
-    if (push_parameters(e) || push_optimizer(c, o) || push_norm(c, o) || push_batch(e)) return 1;
+    if (push_parameters(e) || push_optimizer(c, o) || push_norm(c, o) || push_step(c, o)) return 1;
     if (push_results(c, o) || open_tape(c, o)) return 1;
     bytes = memopt_tape_get_stats(e->tape).peak;                         /* known before anything has run */
     e->peak = memopt_arena_get_stats(e->arena).used_low + card_aligned(bytes);
@@ -147,26 +151,29 @@ static int batch_fits(const options *o, void *user) {
 }
 
 /* ---- one step ---- */
-static int load_batch(card *c, const options *o, data *d, uint64_t number, int held_back) {
+/* place: of those that lie side by side on the device. */
+static int load_batch(card *c, const options *o, data *d, uint64_t number, size_t place, int held_back) {
     engine *e = &c->e;
     const size_t rows = transformer_rows(&e->m.shape), bytes = rows * sizeof(int32_t);
-    int32_t *const targets = c->tokens + rows;
+    int32_t *const targets = c->tokens + rows, *const d_tokens = (int32_t *)e->input + place * rows;
     memopt_cuda_status s;
 
     if (load_tokens(o, d, number, held_back, o->batch, c->tokens, targets, e->message, sizeof e->message)) return 1;
     range_begin("batch");
-    s = memopt_cuda_transfer_in(c->transfer, e->input, c->tokens, bytes, NULL); /* cuda 5 */
-    if (!s) s = memopt_cuda_transfer_in(c->transfer, e->targets, targets, bytes, NULL);
+    s = memopt_cuda_transfer_in(c->transfer, d_tokens, c->tokens, bytes, c->stream); /* cuda 5 */
+    if (!s) s = memopt_cuda_transfer_in(c->transfer, e->targets + place * rows, targets, bytes, c->stream);
     range_end();
     return card_said(c, "The batch", s);
 }
 
-static int pass(card *c) { /* forward and backward of one micro-batch */
+static int pass(card *c, size_t place) { /* forward and backward of one micro-batch */
     engine *e = &c->e;
+    const size_t first = place * transformer_rows(&e->m.shape);
     memopt_status s;
 
+    e->m.head.targets = e->targets + first;
     range_begin("forward");
-    s = memopt_tape_forward(e->tape, e->input);
+    s = memopt_tape_forward(e->tape, (const int32_t *)e->input + first);
     range_end();
     range_begin("backward");
     if (!s) s = memopt_tape_backward(e->tape, NULL, NULL);               /* queued: nothing has waited */
@@ -178,12 +185,14 @@ static int pass(card *c) { /* forward and backward of one micro-batch */
 /* All gradients are there: clip where that is asked for, on the device, then step. */
 static memopt_cuda_status apply_clipped(card *c, const options *o, const memopt_optim_run *run) {
     engine *e = &c->e;
-    memopt_cuda_status s;
+    memopt_cuda_optim_progress *const progress = c->d_progress;
+    memopt_cuda_status s = 0;
 
-    if (!(o->clip > 0)) return memopt_cuda_optim_step(e->optim, run, c->d_scratch, c->scratch_bytes, NULL); /* cuda 6 */
-    s = memopt_cuda_gradients_measure(&e->list, c->d_total, NULL, NULL); /* cuda 7: the host never sees the norm */
-    if (!s) s = memopt_cuda_clip_norm(c->d_total, 1, o->clip, c->d_factor, NULL);
-    if (!s) s = memopt_cuda_optim_step_with_factor(e->optim, run, c->d_factor, c->d_scratch, c->scratch_bytes, NULL);
+    if (o->clip > 0) s = memopt_cuda_gradients_measure(&e->list, c->d_total, NULL, c->stream);
+    if (o->clip > 0 && !s) /* cuda 6: the host never sees the norm */
+        s = memopt_cuda_clip_norm(c->d_total, 1, o->clip, &progress->factor, c->stream);
+    if (!s) /* cuda 7 */
+        s = memopt_cuda_optim_step_with_progress(e->optim, run, progress, c->d_scratch, c->scratch_bytes, c->stream);
     return s;
 }
 
@@ -203,7 +212,7 @@ static int read_losses(card *c, size_t count, double *sum) {
     size_t i;
 
     range_begin("wait for the losses");
-    s = memopt_cuda_transfer_out(c->transfer, c->losses, c->d_losses, bytes, NULL);
+    s = memopt_cuda_transfer_out(c->transfer, c->losses, c->d_losses, bytes, c->stream);
     if (!s) s = memopt_cuda_transfer_wait(c->transfer);                  /* cuda 8 */
     range_end();
     for (*sum = 0, i = 0; i < count; ++i) *sum += c->losses[i].loss;
@@ -215,44 +224,106 @@ static int step_is_whole(card *c, const options *o) { /* with gradients that are
     memopt_cuda_status s;
 
     if (!o->fuse_step && !(o->clip > 0)) return 1;
-    s = memopt_cuda_optim_result(c->e.optim, c->d_scratch, c->scratch_bytes, &result, NULL);
+    s = memopt_cuda_optim_result(c->e.optim, c->d_scratch, c->scratch_bytes, &result, c->stream);
     if (card_said(c, "The step", s)) return 0;
     if (!result.stopped && !result.left_out) return 1;
     snprintf(c->e.message, sizeof c->e.message, "The gradients are not finite: a smaller --lr, or --warmup, may help.");
     return 0;
 }
 
-static int step(card *c, const options *o, data *d, size_t number) {
+/* As memopt_tape_call has seed and stream. */
+static memopt_cuda_status load_noise(card *c, const options *o, uint64_t first) {
+    const size_t segments = c->e.segment_count, count = o->accumulate * segments;
+    size_t i;
+
+    if (!c->d_noise) return 0;
+    for (i = 0; i < count; ++i)
+        c->noise[i] = memopt_noise_make(o->seed, (first + i / segments) * MEMOPT_CHAIN_MAX + i % segments);
+    return memopt_cuda_transfer_in(c->transfer, c->d_noise, c->noise, count * sizeof *c->noise, c->stream);
+}
+
+/* What a step has of its own: batches, number, rate and noise. */
+static int load_step(card *c, const options *o, data *d, size_t number) {
+    const uint64_t first = (uint64_t)number * o->accumulate;
+    memopt_cuda_optim_progress progress;
+    memopt_cuda_status s;
+    size_t i;
+
+    progress.steps = number;
+    progress.factor = 1;
+    progress.rate = rate_at(o, number);
+    for (i = 0; i < o->accumulate; ++i)
+        if (load_batch(c, o, d, first + i, i, 0)) return 1;
+    s = memopt_cuda_transfer_in(c->transfer, c->d_progress, &progress, sizeof progress, c->stream);
+    if (!s) s = load_noise(c, o, first);
+    return card_said(c, "The step", s);
+}
+
+/* What the device does in a step. The host waits for nothing, and no argument of a kernel differs from step to step. */
+static int queue_step(card *c, const options *o) {
     engine *e = &c->e;
+    memopt_cuda_optim_progress *const progress = c->d_progress;
     memopt_optim_group groups[2];
     memopt_optim_run run;
     memopt_cuda_status s = 0;
     size_t i;
 
     memset(&run, 0, sizeof run);
-    describe_groups(o->optimizer, rate_at(o, number), groups, &run);
-    run.step = number + 1;
+    describe_groups(o->optimizer, 1, groups, &run); /* times the rate that is there */
+    run.step = 1;
     run.fused = o->fuse_step;
     run.clips_norm = o->clip > 0;
     run.accumulates = o->accumulate > 1;
-    e->m.head.targets = e->targets;
-    if (o->fuse_step) s = memopt_cuda_optim_begin(e->optim, &run, c->d_scratch, c->scratch_bytes, NULL); /* cuda 9 */
+    if (o->fuse_step) /* cuda 9 */
+        s = memopt_cuda_optim_begin_with_progress(e->optim, &run, progress, c->d_scratch, c->scratch_bytes, c->stream);
     if (card_said(c, "The step", s)) return 1;
     for (i = 0; i < o->accumulate; ++i) {
         e->m.shape.accumulate = i > 0;
         e->m.shape.ops.d_loss = c->d_losses + i;
-        if (load_batch(c, o, d, (uint64_t)number * o->accumulate + i, 0) || pass(c)) return 1;
+        e->m.shape.ops.d_noise = c->d_noise ? c->d_noise + i * e->segment_count : NULL;
+        if (pass(c, i)) return 1;
     }
-    return apply(c, o, &run) || read_losses(c, o->accumulate, &e->m.loss) || !step_is_whole(c, o);
+    return apply(c, o, &run);
 }
 
-static int named_step(card *c, const options *o, data *d, size_t number) {
+static int capture_step(card *c, const options *o) {
+    cudaGraph_t graph = NULL;
+    cudaError_t s = cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal);
+    int wrong;
+
+    if (card_said(c, "The graph", device_status(s))) return 1;
+    wrong = queue_step(c, o);
+    s = cudaStreamEndCapture(c->stream, &graph); /* in any case */
+    if (!s) s = cudaGraphGetNodes(graph, NULL, &c->graph_nodes);
+    if (!s) s = cudaGraphInstantiate(&c->graph, graph, 0);
+    if (graph) (void)cudaGraphDestroy(graph);
+    return wrong || card_said(c, "The graph", device_status(s));
+}
+
+/* The first step loads kernels and chooses products, which is nothing for a capture. */
+static int launch_step(card *c, const options *o, int is_first) {
+    int wrong;
+
+    if (!o->graph || is_first) return queue_step(c, o);
+    if (!c->graph && capture_step(c, o)) return 1;
+    range_begin("graph");
+    wrong = card_said(c, "The graph", device_status(cudaGraphLaunch(c->graph, c->stream)));
+    range_end();
+    return wrong;
+}
+
+static int step(card *c, const options *o, data *d, size_t number, int is_first) {
+    return load_step(c, o, d, number) || launch_step(c, o, is_first) || read_losses(c, o->accumulate, &c->e.m.loss)
+        || !step_is_whole(c, o);
+}
+
+static int named_step(card *c, const options *o, data *d, size_t number, int is_first) {
     char name[40];
     int wrong;
 
     snprintf(name, sizeof name, "step %zu", number + 1);
     range_begin(name);
-    wrong = step(c, o, d, number);
+    wrong = step(c, o, d, number, is_first);
     range_end();
     return wrong;
 }
@@ -261,7 +332,8 @@ static int evaluate(card *c, const options *o, data *d, size_t number, double *l
     engine *e = &c->e;
 
     e->m.shape.ops.d_loss = c->d_losses;
-    if (load_batch(c, o, d, number, 1)) return 1;
+    e->m.head.targets = e->targets;
+    if (load_batch(c, o, d, number, 0, 1)) return 1;
     if (said(e, "An evaluation", memopt_tape_evaluate(e->tape, e->input, c->d_output))) return 1; /* cuda 10 */
     return read_losses(c, 1, loss);
 }
@@ -290,7 +362,7 @@ static int train_from(card *c, const options *o, data *d, outcome *out, saves *s
     for (i = first; i < o->steps && !stops; ++i) {
         const double begin = now(), begun = seconds_worked();
 
-        if (named_step(c, o, d, i)) return 1;
+        if (named_step(c, o, d, i, i == first)) return 1;
         outcome_step(out, c->e.m.loss, now() - begin, seconds_worked() - begun);
         progress(&c->e, o, i + 1 - first, i + 1, out->all_steps[0]);
         if (o->validate && ((i + 1) % o->validate == 0 || i + 1 == o->steps) && validate(c, o, d, out)) return 1;
@@ -298,6 +370,7 @@ static int train_from(card *c, const options *o, data *d, outcome *out, saves *s
         if (saves_after(s, &c->e, o, i + 1, stops)) return 1;
     }
     outcome_speed(out, 1);
+    out->graph_nodes = c->graph_nodes;
     out->flops_per_step = step_flops(&c->e, o);
     out->weights_hash = HASH_BEGIN;
     return each_part(c, hash_part, &out->weights_hash);
@@ -382,17 +455,10 @@ static int ranks_main(const options *o, outcome *out) { (void)o; (void)out; retu
 #endif
 
 /* ---- what a card does not do, or not so ---- */
-static const int not_here[] = {
-    ON_REPLICAS, ON_OFFLOAD, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_BATCH_TABLE, ON_SAMPLE, ON_THREADS,
-    ON_GEMM, ON_WINDOW, ON_DOCUMENTS };
+static const int not_here[] = { ON_REPLICAS,    ON_OFFLOAD, ON_ADVISE,  ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER,
+                                ON_BATCH_TABLE, ON_SAMPLE,  ON_THREADS, ON_GEMM,       ON_WINDOW, ON_DOCUMENTS };
 
-static uint64_t without(void) { /* bits of switch_id */
-    uint64_t bits = 0;
-    size_t i;
-
-    for (i = 0; i < sizeof not_here / sizeof *not_here; ++i) bits |= (uint64_t)1 << not_here[i];
-    return bits;
-}
+enum { NOT_HERE = sizeof not_here / sizeof *not_here };
 
 static int ranks_of_cards_wrong(const options *o, int whole, char *message, size_t capacity) {
 #ifndef TRAIN_GPT_NCCL
@@ -404,6 +470,9 @@ static int ranks_of_cards_wrong(const options *o, int whole, char *message, size
     REFUSE(o->ranks > 1 && (whole || o->optimizer == MEMOPT_OPTIM_MUON),
            "--optimizer: lamb, lars, adafactor and muon measure whole tensors, which a card does for one rank alone: "
            "take adamw, or --ranks 1.");
+    REFUSE(o->ranks && o->graph,
+           "--graph is one card's alone: ranks compare their calls of NCCL, and watch a deadline, "
+           "on the host within a step; leave --graph or --ranks out.");
     REFUSE(o->ranks && o->fit, "--fit looks at one card alone: leave it or --ranks out.");
     return 0;
 }
@@ -412,11 +481,8 @@ static int card_wrong(options *o, char *message, size_t capacity) {
     const int whole = o->optimizer == MEMOPT_OPTIM_LAMB || o->optimizer == MEMOPT_OPTIM_LARS
         || o->optimizer == MEMOPT_OPTIM_ADAFACTOR;
     const uint64_t given = o->given;
-    size_t i;
 
-    for (i = 0; i < sizeof not_here / sizeof *not_here; ++i)
-        REFUSE(GIVEN(not_here[i]), "--%s is the CPU's: take train_gpt, or leave it out.",
-               switch_rows[not_here[i]].name);
+    if (options_elsewhere(given, not_here, NOT_HERE, "the CPU's", "train_gpt", message, capacity)) return 1;
     REFUSE(o->model != MODEL_GPT, "--model %s is the CPU's: take train_gpt, or leave it out.", model_row_of(o)->name);
     REFUSE(o->keep == KEEP_CONVENTIONAL, "--keep conventional is the CPU's: take train_gpt, or --keep arena.");
     REFUSE(GIVEN(ON_ATTENTION) && !o->lean_attention,
@@ -459,7 +525,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "train_gpt: %s\n", message);
         return 2;
     }
-    if (o.help) options_help(stdout, without());
+    if (o.help) options_help(stdout, options_bits(not_here, NOT_HERE));
     else status = o.ladder ? ladder_main(&o) : run_and_tell(&o);
     if (fflush(stdout) || ferror(stdout)) {
         fputs("train_gpt: what was to be printed could not be written: is the disk full?\n", stderr);

@@ -43,12 +43,27 @@ SAME_BITS = [
     (TINY + ["--optimizer", "muon"], ["", "--fuse-step --keep overhead:33"]),
     (BF16, ["", "--keep every:1", "--fuse-step --keep overhead:33"]),
 ]
+# With --graph, and without, and with another schedule of blocks: the same losses and weights. A step that is captured
+# goes by what lies on the card: rates, numbers, noise, the norm.
+GRAPHS = [
+    "--accumulate 3 --clip 0.5 --warmup 2 --schedule cosine",
+    "--dropout 0.1 --accumulate 2 --validate 2 --keep overhead:33",
+    "--fuse-step --keep every:1 --schedule linear",
+    "--optimizer lion8 --weights split --clip 1 --dropout 0.2",
+    "--optimizer adafactor --weights bf16 --head chunk:24 --mlp chunk:16",
+    "--optimizer lamb --validate 1",
+    "--optimizer muon --fuse-step --warmup 3",
+    "--optimizer muon8 --weights bf16 --clip 1",
+    "--optimizer sgd --steps 2",
+]
 REFUSED = {
     "--model vit --context 25": "--model vit is the CPU's: take train_gpt, or leave it out.",
     "--ranks 2 --stage 0": "--stage 0 cuts nothing, which the cards of several ranks do not do: take 1, 2 or 3.",
     "--ranks 2 --optimizer muon": "--optimizer: lamb, lars, adafactor and muon measure whole tensors, which a card does "
                                   "for one rank alone: take adamw, or --ranks 1.",
     "--ranks 2 --replicas 2": "--replicas is the CPU's: take train_gpt, or leave it out.",
+    "--ranks 2 --graph": "--graph is one card's alone: ranks compare their calls of NCCL, and watch a deadline, on the host "
+                         "within a step; leave --graph or --ranks out.",
     "--stage 2": "--stage is one of --ranks: give that as well, or leave it out.",
     "--offload states": "--offload is the CPU's: take train_gpt, or leave it out.",
     "--ends": "--ends are those of --ladder: give that as well, or leave --ends out.",
@@ -136,15 +151,23 @@ for base, rows in SAME_BITS:
         check(told["losses"] == first["losses"] and told["weights_hash"] == first["weights_hash"], f"{text}: other bits")
         check(told is first or told["predicted_peak_bytes"] < first["predicted_peak_bytes"], f"{text}: no less memory")
 
+for text in GRAPHS:
+    plain, graph = trained(TINY + text.split()), trained(TINY + ["--graph"] + text.split())
+    if not plain or not graph:
+        continue
+    check(graph["losses"] == plain["losses"] and graph["weights_hash"] == plain["weights_hash"]
+          and graph["held_back_losses"] == plain["held_back_losses"], f"{text}: --graph has other bits")
+    check(plain["nodes_of_the_graph"] is None and graph["nodes_of_the_graph"] > 50, f"{text}: {graph['nodes_of_the_graph']} nodes")
+
 # A run that was stopped has the bits of one that never was; and a save is the same file on the card and on the CPU.
-for text in ["", "--optimizer adamw8 --accumulate 2 --dropout 0.1", "--optimizer muon8",
+for text in ["", "--optimizer adamw8 --accumulate 2 --dropout 0.1", "--graph --clip 0.5 --dropout 0.1 --warmup 2", "--optimizer muon8",
              "--weights split --optimizer adafactor --keep every:1"]:
     saved = os.path.join(FOLDER.name, "saved" + str(len(text)))
     switches = TINY + text.split()
     whole = run(CARD, switches)
     run(CARD, switches + ["--steps", "2", "--save", saved])
     rest = run(CARD, switches + ["--resume", saved])
-    cpu = run(CPU, switches + ["--resume", saved])
+    cpu = run(CPU, [word for word in switches if word != "--graph"] + ["--resume", saved])
     if not (whole and rest and cpu):
         continue
     check(rest["weights_hash"] == whole["weights_hash"] and rest["losses"] == whole["losses"][2:], f"{text}: resumed with other bits")
@@ -256,10 +279,10 @@ def stopped(switches, want, **environment):
     check(done.returncode == 1 and re.fullmatch(f"train_gpt: {want}\n", done.stderr), f"{switches}: {done.returncode} {done.stderr}")
 
 
-def launched(switches):
+def launched(switches, two="12"):
     """What one step gives to the card: kernels and products, those of two steps less those of one."""
     told = []
-    for steps in "12":
+    for steps in two:
         done = subprocess.run([CARD, *switches, "--steps", steps], capture_output=True, text=True,
                               env={**os.environ, "SIMULATOR_LAUNCHES": "1"})
         told.append([int(n) for n in re.findall(r"^(\d+) kernels, (\d+) products$", done.stderr, re.M)[-1]])
@@ -275,11 +298,20 @@ def ranges(switches):
 if "simulator" in CARD:
     one = [" batch", " forward", " backward"]
     end = [" optimizer", " wait for the losses"]
-    check(ranges(TINY + "--steps 2 --accumulate 2".split()) == ["step 1"] + one + one + end + ["step 2"] + one + one + end, "ranges")
+    two = [" batch"] * 2 + one[1:] * 2 + end
+    check(ranges(TINY + "--steps 2 --accumulate 2".split()) == ["step 1"] + two + ["step 2"] + two, "ranges")
     check(ranges(TINY + "--steps 1 --fuse-step".split()) == ["step 1"] + one + end, "ranges of a fused step")
+    graph = [" batch", " graph", " wait for the losses"]
+    check(ranges(TINY + "--steps 3 --graph".split()) == ["step 1"] + one + end + ["step 2", " batch"] + one[1:] + end[:1]
+          + graph[1:] + ["step 3"] + graph, "ranges of a graph")
     kernels, products = launched(TINY + "--layers 12 --weights bf16 --optimizer adamw8".split())
     print(f"a step of 12 layers, 16 and 8 bits: {kernels} kernels and {products} products")
-    check((kernels, products) == (177, 147), f"launches: {kernels} kernels and {products} products, not 177 and 147 (tests/bench/results/cuda.md)")
+    check((kernels, products) == (179, 147), f"launches: {kernels} kernels and {products} products, not 179 and 147 (tests/bench/results/cuda.md)")
+    switches = TINY + "--layers 12 --weights bf16 --optimizer adamw8 --graph".split()
+    check(launched(switches, "23") == [0, 0], "a step that is a graph launches something else")
+    nodes = run(CARD, switches + ["--steps", "2"])["nodes_of_the_graph"]
+    check(nodes == kernels + products + 3, # arrays that are set to zero
+          f"a graph of {nodes} nodes, of {kernels} kernels and {products} products")
     stopped("--ranks 3", "rank [02]: This takes 34.* MB, and the card has .* MB free.*", SIMULATOR_MEMORY="40000000")
     stopped("--ranks 4", "rank 0: NCCL does not connect 4 ranks on 2 cards, as it wants one for each: give --ranks 2.", SIMULATOR_APART="1")
     stopped("--ranks 2 --data /none", "rank [01]: /none: No such file or directory; .*")

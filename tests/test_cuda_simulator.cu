@@ -617,7 +617,7 @@ static void cusim_lazy(void) { /* late, but no later than allowed */
     CHECK(!cudaStreamSynchronize(other));
     test_get(host, d, 8);
     CHECK(host[1] == 0);
-    CHECK(!simulator_host_function(s, cusim_write_device, d) &&
+    CHECK(!simulator_host_function(s, cusim_write_device, NULL, d) &&
           !cudaMemcpyAsync(host, d, 4, cudaMemcpyDeviceToHost, s) && host[0] == 7);
     for (int i = 0; i < 5; ++i) CHECK(!cudaLaunchHostFunc(other, cusim_set_flag, &flag));
     for (int i = 0; i < 5; ++i) CHECK(cudaStreamQuery(other) == cudaErrorNotReady); /* asking makes it go on */
@@ -631,6 +631,65 @@ static void cusim_lazy(void) { /* late, but no later than allowed */
     CUSIM_FINDS(0, "stream that was destroyed", CHECK(cudaStreamSynchronize(other) == cudaErrorInvalidResourceHandle));
     CHECK(!cudaEventDestroy(e) && !cudaStreamDestroy(s) && !cudaFreeHost(pinned));
     CUSIM_FINDS(0, "event that was destroyed", CHECK(cudaEventRecord(e, 0) == cudaErrorInvalidResourceHandle));
+}
+/* A graph does at each launch what was captured. What no capture allows is refused, found, and leaves none. */
+static int cusim_ended;
+static void cusim_write_next(void *d) { ++*(int *)d; }
+static void cusim_end_argument(void *) { ++cusim_ended; }
+static void cusim_capture(void) {
+    int *const d = (int *)test_device(64), host[2] = { 40, 0 };
+    float *const f = (float *)test_device(64);
+    cudaStream_t s = NULL;
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    cudaEvent_t e = NULL;
+    void *more = NULL;
+    size_t nodes = 0;
+    test_cuda_must(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "");
+    test_cuda_must(cudaEventCreate(&e), "");
+    cusim_ended = 0;
+    CHECK(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeThreadLocal) == cudaErrorStreamCaptureUnsupported);
+    (void)cudaGetLastError();
+    CHECK(!cudaMemcpy(d, host, 8, cudaMemcpyHostToDevice) && !cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    CHECK(!cudaMemsetAsync(d + 1, 1, 4, s) && !simulator_host_function(s, cusim_write_next, cusim_end_argument, d));
+    MEMOPT_I_CUDA_LAUNCH(cusim_poke, 1, 1, 0, s, f, 0L, 3.0f);
+    CHECK(!cudaGetLastError() && !cudaStreamEndCapture(s, &graph) && !cudaGraphGetNodes(graph, NULL, &nodes) && nodes == 3);
+    CHECK(!cudaGraphInstantiate(&exec, graph, 0) && !cudaGraphDestroy(graph));
+    test_get(host, d, 8);
+    CHECK(host[0] == 40 && host[1] == 0); /* nothing has run */
+    for (int i = 1; i < 4; ++i) {
+        CHECK(!cudaMemset(d + 1, 0, 4) && !cudaGraphLaunch(exec, s) && !cudaStreamSynchronize(s));
+        test_get(host, d, 8);
+        CHECK(host[0] == 40 + i && host[1] == 0x01010101 && cusim_get(f, 1)[0] == 3.0f && !cusim_ended);
+    }
+    CHECK(!cudaGraphExecDestroy(exec) && !cudaEventRecord(e, s));
+    for (int i = 0; i < 10; ++i) {
+        static const char *const finds[] = { "default stream is used", "default stream is used", "cudaDeviceSynchronize",
+            "cudaStreamSynchronize", "memory is asked for", "memory is given back", "cudaStreamQuery", "cudaEventQuery",
+            "cudaEventSynchronize", "cannot be captured in this simulator" };
+        cudaError_t error = cudaSuccess;
+        CHECK(!cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+        CUSIM_FINDS(0, finds[i], {
+            if (i == 0) { MEMOPT_I_CUDA_LAUNCH(cusim_poke, 1, 1, 0, 0, f, 0L, 4.0f); error = cudaGetLastError(); }
+            if (i == 1) error = cudaMemcpy(d, host, 8, cudaMemcpyHostToDevice);
+            if (i == 2) error = cudaDeviceSynchronize();
+            if (i == 3) error = cudaStreamSynchronize(s);
+            if (i == 4) error = cudaMalloc(&more, 64);
+            if (i == 5) error = cudaFree(f);
+            if (i == 6) error = cudaStreamQuery(s);
+            if (i == 7) error = cudaEventQuery(e);
+            if (i == 8) error = cudaEventSynchronize(e);
+            if (i == 9) error = cudaEventRecord(e, s) ? cudaSuccess : cudaErrorUnknown;
+            graph = (cudaGraph_t)&more;
+            CHECK_AT(cudaStreamEndCapture(s, &graph) == cudaErrorStreamCaptureInvalidated && !graph, i);
+        });
+        CHECK_AT(error != cudaSuccess, i);
+    }
+    CHECK(cusim_get(f, 1)[0] == 3.0f && !more && cudaStreamEndCapture(s, &graph) == cudaErrorInvalidValue);
+    CHECK(!cudaEventDestroy(e) && !cudaStreamDestroy(s));
+    (void)cudaGetLastError();
+    test_device_free(0);
+    CHECK(simulator_end_test() == 0 && cusim_ended == 1);
 }
 static void cusim_devices(void) {
     float *const d = (float *)test_device(400), *d_other;
@@ -982,7 +1041,7 @@ static void test_cuda_simulator(void) {
     RUN(cusim_sums); RUN(cusim_operations); RUN(cusim_atomics); RUN(cusim_shapes); RUN(cusim_blocks);
     RUN(cusim_synchronisation_faults); RUN(cusim_memory_faults); RUN(cusim_launch_faults); RUN(cusim_seeded_errors);
     RUN(cusim_sanitized); RUN(cusim_schedules_differ);
-    RUN(cusim_streams); RUN(cusim_lazy); RUN(cusim_devices);
+    RUN(cusim_streams); RUN(cusim_lazy); RUN(cusim_capture); RUN(cusim_devices);
     RUN(cusim_copies); RUN(cusim_memory_beside_waiting_kernels); RUN(cusim_leaks); RUN(cusim_huge); RUN(cusim_virtual_memory);
     RUN(cusim_bench);
 }

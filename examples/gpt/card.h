@@ -17,6 +17,9 @@ typedef struct card_bytes {
 typedef struct card {
     engine e;
     card_bytes *saved;              /* one for each item of a save */
+    cudaStream_t stream;            /* in which all is launched */
+    cudaGraphExec_t graph;          /* --graph: a step, once it has been captured */
+    size_t graph_nodes;
     memopt_cuda_memory    memory;   /* of the device, behind e.source */
     memopt_cuda_transfer *transfer; /* between host and device, through pinned memory */
     memopt_cuda_gemm     *gemm;
@@ -29,8 +32,9 @@ typedef struct card {
     void *d_workspace;              /* cuBLASLt's */
     void *d_scratch;                /* the optimizer's, of so many bytes */
     size_t scratch_bytes;
-    memopt_gradient_total *d_total; /* --clip: squares of all gradients, and */
-    double *d_factor;               /* what the step multiplies them by */
+    memopt_cuda_optim_progress *d_progress; /* what changes from step to step lies there: so one captured is all, */
+    memopt_noise *d_noise, *noise;          /* and what --dropout draws, of each pass and segment; a copy on the host */
+    memopt_gradient_total *d_total;         /* --clip: squares of all gradients */
     float *d_output;                /* of an evaluation */
     memopt_loss *d_losses, *losses; /* one for each batch of a step; a copy on the host */
 } card;
@@ -100,8 +104,18 @@ static int push_norm(card *c, const options *o) { /* --clip */
     if (card_said(c, "The gradients", memopt_cuda_gradients_scratch(&e->list, &bytes))) return 1;
     e->list.scratch_bytes = bytes;
     return !(e->list.scratch = push(e, bytes, TAG_WORKING))
-        || !(c->d_total = (memopt_gradient_total *)push(e, sizeof *c->d_total, TAG_WORKING))
-        || !(c->d_factor = (double *)push(e, sizeof *c->d_factor, TAG_WORKING));
+        || !(c->d_total = (memopt_gradient_total *)push(e, sizeof *c->d_total, TAG_WORKING));
+}
+
+/* All batches of a step, side by side, and what it goes by. */
+static int push_step(card *c, const options *o) {
+    engine *e = &c->e;
+    const size_t bytes = o->accumulate * transformer_rows(&e->m.shape) * sizeof(int32_t);
+    const size_t noise = o->accumulate * e->segment_count * sizeof *c->d_noise;
+
+    if (o->dropout > 0 && !(c->d_noise = (memopt_noise *)push(e, noise, TAG_DATA))) return 1;
+    return !(e->input = push(e, bytes, TAG_DATA)) || !(e->targets = (int32_t *)push(e, bytes, TAG_DATA))
+        || !(c->d_progress = (memopt_cuda_optim_progress *)push(e, sizeof *c->d_progress, TAG_DATA));
 }
 
 static int push_results(card *c, const options *o) {
@@ -111,6 +125,11 @@ static int push_results(card *c, const options *o) {
 }
 
 /* ---- what it takes to work there ---- */
+/* One of its own: the default stream cannot be captured. */
+static int open_stream(card *c) {
+    return card_said(c, "The card", device_status(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking)));
+}
+
 static int open_gemm(card *c, const options *o) {
     memopt_cuda_gemm_desc d;
     memopt_cuda_status s;
@@ -130,11 +149,13 @@ static int open_gemm(card *c, const options *o) {
 static int open_host(card *c, const options *o) {
     const size_t rows = transformer_rows(&c->e.m.shape);
     memopt_cuda_transfer_desc d;
-    void *losses = NULL, *tokens = NULL;
+    const size_t noise = c->d_noise ? o->accumulate * c->e.segment_count * sizeof *c->noise : 1;
+    void *losses = NULL, *tokens = NULL, *noises = NULL;
     memopt_cuda_status s;
 
     if (!card_table(&c->stage, 2 * CARD_STAGE) || !card_table(&losses, o->accumulate * sizeof *c->losses)
-        || !card_table(&tokens, 2 * rows * sizeof *c->tokens)) s = MEMOPT_ERR_MEMORY;
+        || !card_table(&tokens, 2 * rows * sizeof *c->tokens) || !card_table(&noises, noise))
+        s = MEMOPT_ERR_MEMORY;
     else {
         memset(&d, 0, sizeof d);
         d.bucket_bytes = CARD_STAGE;
@@ -142,11 +163,14 @@ static int open_host(card *c, const options *o) {
     }
     c->losses = (memopt_loss *)losses;
     c->tokens = (int32_t *)tokens;
+    c->noise = (memopt_noise *)noises;
     return card_said(c, "Buffers of the host", s);
 }
 
 static void card_close(card *c) {
+    if (c->graph) (void)cudaGraphExecDestroy(c->graph);
     (void)memopt_cuda_transfer_destroy(c->transfer);
+    if (c->stream) (void)cudaStreamDestroy(c->stream);
     memopt_cuda_gemm_destroy(c->gemm);
     engine_close(&c->e);
     free(c->saved);
@@ -155,6 +179,7 @@ static void card_close(card *c) {
     free(c->stage);
     free(c->losses);
     free(c->tokens);
+    free(c->noise);
 }
 
 /* ---- weights on their way ---- */
@@ -193,8 +218,8 @@ static int put_part(card *c, size_t tensor, memopt_optim_tensor *part, void *d_b
     memopt_cuda_status s;
 
     if (said(&c->e, "The weights", init_tensor(m, tensor, part, *(const uint64_t *)user))) return 1;
-    s = memopt_cuda_transfer_in(c->transfer, d_bytes, part->weights, bytes, NULL);
-    if (!s && d_extra) s = memopt_cuda_transfer_in(c->transfer, d_extra, part->extra, bytes, NULL);
+    s = memopt_cuda_transfer_in(c->transfer, d_bytes, part->weights, bytes, c->stream);
+    if (!s && d_extra) s = memopt_cuda_transfer_in(c->transfer, d_extra, part->extra, bytes, c->stream);
     return card_said(c, "The weights", s);
 }
 
@@ -204,17 +229,17 @@ static int put_weights(card *c, uint64_t seed) {
 
     if (each_part(c, put_part, &seed)) return 1;
     for (i = 0; i < c->e.m.tensor_count; ++i)
-        if (card_said(c, "The optimizer", memopt_cuda_optim_state_init(c->e.optim, i, NULL))) return 1;
+        if (card_said(c, "The optimizer", memopt_cuda_optim_state_init(c->e.optim, i, c->stream))) return 1;
     return 0;
 }
 
 static int hash_part(card *c, size_t tensor, memopt_optim_tensor *part, void *d_bytes, void *d_extra, void *user) {
     const size_t bytes = part->held * memopt_type_bytes(c->e.m.shape.weight_type);
     uint64_t *hash = (uint64_t *)user;
-    memopt_cuda_status s = memopt_cuda_transfer_out(c->transfer, part->weights, d_bytes, bytes, NULL);
+    memopt_cuda_status s = memopt_cuda_transfer_out(c->transfer, part->weights, d_bytes, bytes, c->stream);
 
     (void)tensor;
-    if (!s && d_extra) s = memopt_cuda_transfer_out(c->transfer, part->extra, d_extra, bytes, NULL);
+    if (!s && d_extra) s = memopt_cuda_transfer_out(c->transfer, part->extra, d_extra, bytes, c->stream);
     if (!s) s = memopt_cuda_transfer_wait(c->transfer);
     if (card_said(c, "The weights", s)) return 1;
     *hash = hash_bytes(*hash, (const unsigned char *)part->weights, bytes);
@@ -227,11 +252,12 @@ static memopt_status card_move(const memopt_save_item *item, uint64_t first, siz
     const card_bytes *x = (const card_bytes *)item->data;
     const size_t size = memopt_tensor_type_bits(item->type) / 8;
     memopt_cuda_transfer *transfer = x->card->transfer;
+    const cudaStream_t stream = x->card->stream;
     unsigned char *const d_at = x->d_bytes + (size_t)(first - item->first) * size; /* of a rank's part */
     memopt_cuda_status s;
 
-    if (loads) s = memopt_cuda_transfer_in(transfer, d_at, bytes, count * size, NULL);
-    else s = memopt_cuda_transfer_out(transfer, bytes, d_at, count * size, NULL);
+    if (loads) s = memopt_cuda_transfer_in(transfer, d_at, bytes, count * size, stream);
+    else s = memopt_cuda_transfer_out(transfer, bytes, d_at, count * size, stream);
     if (!s && !loads) s = memopt_cuda_transfer_wait(transfer);
     return memopt_cuda_to_status(s);
 }
@@ -249,7 +275,7 @@ static memopt_status card_list_of(card *c, const memopt_optim_desc *d, memopt_op
 
     if (!c->saved) c->saved = (card_bytes *)calloc(most, sizeof *c->saved);
     if (s || !c->saved || (bytes && !card_table(&state, bytes))) return s ? s : MEMOPT_ERR_MEMORY;
-    if (bytes) s = memopt_cuda_to_status(memopt_cuda_transfer_out(c->transfer, state, d_state, bytes, NULL));
+    if (bytes) s = memopt_cuda_to_status(memopt_cuda_transfer_out(c->transfer, state, d_state, bytes, c->stream));
     if (!s) s = memopt_cuda_to_status(memopt_cuda_transfer_wait(c->transfer));
     t->state = state;
     if (!s) s = memopt_save_optim_items(optim, tensor, name, items, count);

@@ -101,6 +101,8 @@ static void json_put(FILE *f, const outcome *o) {
     json_real(f, "flops_per_step", o->flops_per_step);
     json_known(f, "mfu", o->mfu);
     json_known(f, "gemm_flops_per_second", o->gemm_flops);
+    if (o->graph_nodes) json_count(f, "nodes_of_the_graph", o->graph_nodes);
+    else fputs(",\n  \"nodes_of_the_graph\": null", f);
     json_count(f, "steps", o->steps);
     json_count(f, "steps_of_a_loss", o->loss_steps);
     json_losses(f, "losses", o->losses, o->loss_count);

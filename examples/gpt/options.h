@@ -36,7 +36,7 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
     memopt_type gradients;
     memopt_optim_kind optimizer; memopt_state_format states;
     size_t      head_chunk, mlp_chunk;                /* rows; 0 = whole */
-    int         lean_attention, fuse_step, dry_run, blas;
+    int         lean_attention, fuse_step, graph, dry_run, blas;
     size_t      fit, advise;                          /* bytes; 0 = off */
     size_t      processors;                           /* of --advise: ranks times threads; 0 = as given */
     uint64_t    given;                                /* switches that were: bits of switch_id */
@@ -68,7 +68,7 @@ static int  options_bytes(const char *text, size_t *bytes);
 enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_WINDOW, ON_DATA,
     ON_DOCUMENTS, ON_VALIDATE, ON_BATCH,
     ON_STEPS, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
-    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_FIT, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
+    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_GRAPH, ON_FIT, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
     ON_OFFLOAD,
     ON_DRY_RUN, ON_LADDER, ON_ENDS, ON_BATCH_TABLE, ON_SAMPLE, ON_JSON, ON_SAVE, ON_SAVE_EVERY, ON_RESUME, ON_THREADS, ON_GEMM, ON_QUIET, ON_HELP,
     SWITCHES };
@@ -103,6 +103,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "mlp", "whole|chunk:N", "hidden layer of all rows (default), or of N at a time" },
     { NULL, "attention", "full|lean", "lean: no matrix of context x context; default full" },
     { NULL, "fuse-step", NULL, "step each weight as soon as backward has its gradient" },
+    { NULL, "graph", NULL, "on a card: steps after the first are one CUDA graph, launched at once" },
     { NULL, "fit", "BYTES", "train at the largest batch that fits; 900M, 24Gi" },
     { NULL, "advise", "BYTES", "plan these, chunks of 2^N rows, and tell what fits; given ones stay" },
     { NULL, "processors", "N", "for --advise to deal to ranks and their threads; BYTES are of all" },
@@ -326,6 +327,7 @@ static int options_take(options *o, int id, const char *v, char *message, size_t
     case ON_RESUME:    bad = !*v; o->resume = v; want = "the name of a directory"; break;
     case ON_DOCUMENTS: o->documents = 1; break;
     case ON_FUSE_STEP: o->fuse_step = 1; break;
+    case ON_GRAPH:     o->graph = 1; break;
     case ON_DRY_RUN:   o->dry_run = 1; break;
     case ON_LADDER:    o->ladder = 1; break;
     case ON_ENDS:      o->ends = 1; break;

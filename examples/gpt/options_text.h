@@ -55,7 +55,7 @@ static void options_value(const options *o, int id, char *v, size_t n) {
     case ON_SAVE:      snprintf(v, n, "%s", o->save ? o->save : ""); break;
     case ON_RESUME:    snprintf(v, n, "%s", o->resume ? o->resume : ""); break;
     default: {
-        const int on = id == ON_FUSE_STEP ? o->fuse_step : id == ON_DOCUMENTS ? o->documents
+        const int on = id == ON_FUSE_STEP ? o->fuse_step : id == ON_GRAPH ? o->graph : id == ON_DOCUMENTS ? o->documents
                      : id == ON_DRY_RUN ? o->dry_run : id == ON_LADDER ? o->ladder
                      : id == ON_ENDS ? o->ends : id == ON_FRONTIER ? o->frontier : id == ON_BATCH_TABLE ? o->batch_table : id == ON_QUIET ? o->quiet : o->help;
         snprintf(v, n, "%s", on ? "1" : ""); }
@@ -102,7 +102,7 @@ static void options_help_examples(FILE *to, uint64_t without) {
     fputs("\nExamples\n", to);
     for (i = 0; i < sizeof examples / sizeof *examples; ++i)
         if (!(without >> examples[i].id & 1)) fprintf(to, "  train_gpt %s\n", examples[i].text);
-    if (!without) fputs("  mpirun --bind-to none -n 4 build/train_gpt_mpi --stage 3 --units 8\n", to);
+    if (!(without >> ON_THREADS & 1)) fputs("  mpirun --bind-to none -n 4 build/train_gpt_mpi --stage 3 --units 8\n", to);
 }
 static void options_help(FILE *to, uint64_t without) {
     int id; size_t i;

@@ -19,6 +19,7 @@ typedef struct outcome {
     uint64_t parameters, tokens;            /* of the model; of a step */
     double tokens_per_second, seconds_per_step, cpu_seconds_per_step, flops_per_step, mfu,
         gemm_flops;                  /* gemm_flops: measured peak, a second */
+    uint64_t graph_nodes;            /* of a card: launches, sets and copies that are one; 0: no --graph */
     double predicted_seconds;        /* of the CPU, a step, as --advise has it with --speeds; 0: not known */
     uint64_t steps;                  /* that were trained */
     uint32_t loss_count, loss_steps; /* each loss is the mean of so many steps, the last one of what is left */

@@ -3,7 +3,7 @@
 
    Shard    All of a rank lies on its card, which adds and steps, too: memopt_cuda_shard_open() and _kernels(). The host
             has tables, and in pinned memory what ranks compare.
-   Streams  The card's default stream computes. Calls of NCCL and copies run in streams of their own, ordered by events:
+   Streams  A stream of its own computes on the card. Calls of NCCL and copies run in streams of their own, ordered by events:
             weights of the next group come, and gradients of the last one leave, beside it. But ranks compare a call
             before it begins, behind all calls before it: in stage 3 a group computes when those gradients have left.
    Memory   All ranks have theirs before the first call moves anything: a kernel of NCCL runs until those of all cards
@@ -77,8 +77,8 @@ static memopt_shard_device planned_device(rank *r) {
 
 static int rank_connect(rank *r) {
     rank_here *h = &r->here;
-    const memopt_status s = memopt_nccl_open(&h->nccl, h->id, (int)r->number, (int)r->o.ranks, NULL, TRAIN_GPT_SECONDS,
-                                             &r->transports[ALL_RANKS]);
+    const memopt_status s = memopt_nccl_open(&h->nccl, h->id, (int)r->number, (int)r->o.ranks, h->c.stream,
+                                             TRAIN_GPT_SECONDS, &r->transports[ALL_RANKS]);
 
     if (!s) return 0;
     r->told = 1; /* if another rank gave up meanwhile, its reason is the one to tell */
@@ -96,8 +96,8 @@ static int rank_take_card(rank *r) {
     const int device = (int)(r->number % (size_t)h->cards);
 
     if (card_said(&h->c, "The card", device_status(cudaSetDevice(device)))) return 1;
-    if (r->o.ranks > 1 && rank_connect(r)) return 1;
-    return card_said(&h->c, "The card", memopt_cuda_shard_open(device, NULL, &h->cuda, &h->table));
+    if (open_stream(&h->c) || (r->o.ranks > 1 && rank_connect(r))) return 1;
+    return card_said(&h->c, "The card", memopt_cuda_shard_open(device, h->c.stream, &h->cuda, &h->table));
 }
 
 static int rank_prepare(rank *r, int plans) {
@@ -116,6 +116,7 @@ static int rank_describe_model(rank *r) {
     transformer_ops ops;
 
     memset(&ops, 0, sizeof ops);
+    ops.stream = r->here.c.stream;
     describe_model(r->e, &r->o, &ops, transformer_add_embedding, NULL, card_type(&r->o));
     m->shape.grain = RANK_GRAIN;
     m->split = m->fuse = 0; /* both are the shard's to do */
@@ -215,7 +216,7 @@ static int rank_pass(rank *r, uint64_t number, size_t round) {
     card *c = &r->here.c;
 
     c->e.m.shape.ops.d_loss = c->d_losses + round;
-    return load_batch(c, &r->o, &r->d, number, 0) || pass(c);
+    return load_batch(c, &r->o, &r->d, number, 0, 0) || pass(c, 0);
 }
 
 static int rank_read_losses(rank *r) {
@@ -237,6 +238,7 @@ static int rank_evaluate(rank *r, size_t number, double *loss) {
 static memopt_status rank_exchange(rank *r, const memopt_comm_call *call) {
     rank_here *h = &r->here;
     memopt_cuda_transfer *const transfer = h->c.transfer;
+    const cudaStream_t stream = h->c.stream;
     const size_t all = call->bytes * (call->kind == MEMOPT_COMM_ALL_GATHER ? r->o.ranks : 1);
     memopt_comm_call there = *call;
     memopt_status s;
@@ -245,11 +247,11 @@ static memopt_status rank_exchange(rank *r, const memopt_comm_call *call) {
     there.receive = h->d_exchange;
     there.send = (unsigned char *)h->d_exchange
         + ((const unsigned char *)call->send - (const unsigned char *)call->receive);
-    s = memopt_cuda_to_status(memopt_cuda_transfer_in(transfer, h->d_exchange, call->receive, all, NULL));
+    s = memopt_cuda_to_status(memopt_cuda_transfer_in(transfer, h->d_exchange, call->receive, all, stream));
     if (s) return s;
     s = memopt_comm_run(r->comms[ALL_RANKS], &there);
     if (s) r->e->error = memopt_comm_error(r->comms[ALL_RANKS]);
-    if (!s) s = memopt_cuda_to_status(memopt_cuda_transfer_out(transfer, call->receive, h->d_exchange, all, NULL));
+    if (!s) s = memopt_cuda_to_status(memopt_cuda_transfer_out(transfer, call->receive, h->d_exchange, all, stream));
     if (!s) s = memopt_cuda_to_status(memopt_cuda_transfer_wait(transfer));
     return s;
 }

@@ -7,6 +7,7 @@
                       gemm     of memopt_cuda_gemm_create(); NULL while only bytes are counted
                       stream   in which everything is launched; nothing waits
                       d_loss   a memopt_loss on the device, that of the last pass: head.loss stays 0
+                      d_noise  what dropout draws, on the device: one for each segment; NULL: that of the call
                   Targets and ids are the device's. type, weight_type are one, gradient_type is that or float32.
    What it costs  No byte: scratch is counted by what the twins say they need. */
 #ifndef PARTS_DEVICE_H
@@ -22,9 +23,11 @@ typedef struct transformer_ops {
     memopt_cuda_gemm   *gemm;
     memopt_cuda_stream  stream;
     memopt_loss        *d_loss;
+    const memopt_noise *d_noise;
     memopt_error       *error; /* NULL, or filled in when a call fails */
     memopt_cuda_ops     cuda;          /* set by memopt_ops_in(), and so is: */
     size_t             *count_scratch; /* not NULL: nothing is launched, this is raised to the scratch it would need */
+    const memopt_noise *noise;         /* that of this call in d_noise, or NULL */
 } transformer_ops;
 
 enum { DEVICE_SCRATCH = 256 /* what scratch is aligned to; a tape aligns to 64 */ };
@@ -48,6 +51,7 @@ static inline transformer_ops memopt_ops_in(const memopt_tape_call *call, const 
     o.error = in.error;
     o.count_scratch = in.count_scratch;
     o.cuda.gemm = ops->gemm;
+    if (o.d_noise) o.noise = o.d_noise + call->segment;
     if (in.scratch_bytes <= gap) return o;
     o.cuda.d_scratch = (unsigned char *)in.scratch + gap;
     o.cuda.scratch_bytes = in.scratch_bytes - gap;
@@ -117,11 +121,17 @@ static inline memopt_status memopt_geglu_backward(const transformer_ops *ops, co
 }
 
 static inline memopt_status memopt_dropout_forward(const transformer_ops *ops, const memopt_dropout *x) {
-    return device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_dropout_forward(&ops->cuda, x, ops->stream));
+    if (ops->count_scratch) return MEMOPT_OK;
+    return device_told(ops, 0,
+                       ops->noise ? memopt_cuda_dropout_forward_with_noise(&ops->cuda, x, ops->noise, ops->stream)
+                                  : memopt_cuda_dropout_forward(&ops->cuda, x, ops->stream));
 }
 
 static inline memopt_status memopt_dropout_backward(const transformer_ops *ops, const memopt_dropout *x) {
-    return device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_dropout_backward(&ops->cuda, x, ops->stream));
+    if (ops->count_scratch) return MEMOPT_OK;
+    return device_told(ops, 0,
+                       ops->noise ? memopt_cuda_dropout_backward_with_noise(&ops->cuda, x, ops->noise, ops->stream)
+                                  : memopt_cuda_dropout_backward(&ops->cuda, x, ops->stream));
 }
 
 static inline memopt_status memopt_embedding_forward(const transformer_ops *ops, const memopt_embedding *x) {

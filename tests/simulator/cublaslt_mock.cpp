@@ -345,8 +345,8 @@ void work(void *argument) {
     Work *w = (Work *)argument;
     if (w->workspace_bytes) memset(w->workspace, 0xFF, w->workspace_bytes);
     for (int64_t i = 0; i < w->p.d.batch; ++i) one_product(*w, i);
-    delete w;
 }
+void work_end(void *argument) { delete (Work *)argument; }
 /* ---- what only a product has: pointers ---- */
 struct Range { uintptr_t begin, end; };
 Range range_of(const void *data, const Matrix &x) {
@@ -529,7 +529,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t
     last_product.result_type = call.p.d.type;
     last_product.reduction = t.reduction; last_product.workspace = (size_t)t.workspace;
     w = new Work(call);
-    if (simulator_host_function((void *)stream, work, w)) {
+    if (simulator_host_function((void *)stream, work, work_end, w)) {
         delete w;
         (void)mock_last_error(); /* the library has a runtime of its own: its errors are not the caller's */
         return CUBLAS_STATUS_EXECUTION_FAILED;

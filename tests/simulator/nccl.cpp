@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <memory>
 #include <vector>
 
 /* ---- threads that take turns ---- */
@@ -116,7 +115,7 @@ static ncclComm_t group_comm;
 
 /* What rank d->to receives, from memory of all of them. */
 static void deliver(void *argument) {
-    std::unique_ptr<delivery> d((delivery *)argument);
+    const delivery *const d = (const delivery *)argument;
     const call &own = d->calls[d->to];
     simulator_reach_all(1);
     for (int from = 0; from < d->count; ++from) {
@@ -132,6 +131,7 @@ static void deliver(void *argument) {
     }
     simulator_reach_all(0);
 }
+static void delivered(void *argument) { delete (delivery *)argument; }
 static bool start(world *w) {
     bool wrong = false;
     for (int r = 0; r < w->count; ++r) wrong |= cudaEventRecord(w->came[r], w->calls[r].stream) != cudaSuccess;
@@ -143,7 +143,7 @@ static bool start(world *w) {
         memcpy(d->calls, w->calls, sizeof d->calls);
         d->count = w->count;
         d->to = r;
-        if (cudaSetDevice(w->devices[r]) || simulator_host_function(w->calls[r].stream, deliver, d)) { delete d; return false; }
+        if (cudaSetDevice(w->devices[r]) || simulator_host_function(w->calls[r].stream, deliver, delivered, d)) { delete d; return false; }
         if (cudaEventRecord(w->went[r], w->calls[r].stream) != cudaSuccess) return false;
     }
     for (int r = 0; r < w->count; ++r) /* what is sent is read until then */

@@ -1393,6 +1393,7 @@ struct operation {
     unsigned char *staged;          /* a copy of `from` made at the call, or NULL */
     int value;
     void (*function)(void *);
+    void (*destroy)(void *);        /* NULL, or what its argument ends with */
     void *argument;
     CUevent_st *event;
     uint64_t version;
@@ -1410,6 +1411,7 @@ struct CUstream_st {
 struct CUgraph_st { /* one stream's operations, in order; CUgraphExec_st is the same object */
     std::vector<operation> operations;
     bool graph_destroyed, exec_made, exec_destroyed;
+    bool invalid;                   /* what no capture allows was done meanwhile: there is no graph at its end */
 };
 struct CUevent_st {
     int device;
@@ -1423,6 +1425,7 @@ struct CUevent_st {
 static std::vector<CUstream_st *> streams; /* destroyed ones too, until the end of the test */
 static std::vector<CUevent_st *> events;
 static std::vector<CUgraph_st *> graphs; /* until the end of the test: launches that wait may need their arguments */
+static thread_local CUgraph_st *capturing; /* what this thread captures; NULL: nothing */
 static CUstream_st *default_streams[MAX_DEVICES];
 static uint64_t operations;
 static int streams_mode = MODE_EAGER;
@@ -1443,10 +1446,17 @@ static CUstream_st *default_stream(int device) {
     if (!default_streams[device]) default_streams[device] = stream_new(device, 0, true);
     return default_streams[device];
 }
-/* The stream of a handle; NULL for one that is none. */
+/* CUDA refuses it, and the capture has failed. */
+static bool capture_forbids(const char *what) {
+    if (!capturing) return false;
+    finding(NULL, 0, "%s while a stream is captured", what);
+    capturing->invalid = true;
+    return true;
+}
+/* The stream of a handle; NULL for one that is none, or not to be used now. */
 static CUstream_st *stream_of(cudaStream_t handle) {
     if (handle == NULL || handle == cudaStreamLegacy || handle == cudaStreamPerThread)
-        return default_stream(device_now);
+        return capture_forbids("the default stream is used") ? NULL : default_stream(device_now);
     for (size_t i = 0; i < streams.size(); ++i)
         if (streams[i] == handle && !streams[i]->destroyed) return streams[i];
     finding(NULL, 0, "a stream that was destroyed, or never created");
@@ -1494,10 +1504,12 @@ static void run_some(void) {
     for (unsigned n = streams_luck.below(4); n > 0 && !streams[favoured]->queue.empty(); --n)
         stream_run_first(streams[favoured]);
 }
-/* Into a graph: kernels, copies and sets. A copy reads its source when the graph is launched. */
+/* Into a graph: kernels, products, copies and sets. A copy reads its source when the graph is launched. */
 static void graph_add(CUgraph_st *graph, operation *o) {
-    if (o->kind != operation::LAUNCH && o->kind != operation::COPY && o->kind != operation::SET)
+    if (o->kind == operation::HOST || o->kind == operation::RECORD || o->kind == operation::WAIT) {
         finding(NULL, 0, "events and callbacks cannot be captured in this simulator");
+        graph->invalid = true;
+    }
     free(o->staged);
     o->staged = NULL;
     graph->operations.push_back(*o);
@@ -1539,7 +1551,12 @@ static void operation_run(CUstream_st *s, operation *o) {
     case operation::COPY: run_copy(o); break;
     case operation::SET: { on_device reach(-1); bytes_set(o->to, o->value, o->bytes); break; }
     case operation::HOST: machine.in_callback = true; o->function(o->argument); machine.in_callback = false; break;
-    case operation::HOST_ON_DEVICE: { on_device reach(s->device); o->function(o->argument); break; }
+    case operation::HOST_ON_DEVICE: {
+        on_device reach(s->device);
+        o->function(o->argument);
+        if (o->destroy) o->destroy(o->argument);
+        break;
+    }
     case operation::RECORD:
         if (o->event->reached < o->version) { o->event->reached = o->version; o->event->when = seconds(); }
         break;
@@ -1623,6 +1640,8 @@ static const struct {
     { cudaErrorNotReady, "cudaErrorNotReady", "device not ready" },
     { cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
       "operation not permitted when stream is capturing" },
+    { cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+      "operation failed due to a previous error during capture" },
     { cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered" },
     { cudaErrorLaunchOutOfResources, "cudaErrorLaunchOutOfResources", "too many resources requested for launch" },
     { cudaErrorLaunchTimeout, "cudaErrorLaunchTimeout", "the launch timed out and was terminated" },
@@ -1673,6 +1692,7 @@ cudaError_t cudaGetDevice(int *device) {
 }
 cudaError_t cudaDeviceSynchronize(void) {
     if (call_fails()) return told(cudaErrorUnknown);
+    if (capture_forbids("cudaDeviceSynchronize")) return told(cudaErrorStreamCaptureUnsupported);
     device_run(device_now);
     return cudaSuccess;
 }
@@ -1747,6 +1767,7 @@ static void may_wait_for_ever(const char *what) {
 static cudaError_t allocate(memory_kind kind, size_t bytes, void **out, bool good) {
     const bool fault = malloc_fails();
     may_wait_for_ever("memory is asked for");
+    if (capture_forbids("memory is asked for")) return told(cudaErrorStreamCaptureUnsupported);
     if (!out || !good) return told(cudaErrorInvalidValue);
     if (!machine.devices) return told(cudaErrorNoDevice);
     if (fault) return told(cudaErrorMemoryAllocation);
@@ -1767,6 +1788,7 @@ static cudaError_t release(void *p, bool pinned) {
         return told(cudaErrorInvalidValue);
     }
     may_wait_for_ever("memory is given back");
+    if (capture_forbids("memory is given back")) return told(cudaErrorStreamCaptureUnsupported);
     device_run(i->second.device); /* as CUDA does */
     memory_check(&i->second, NULL, 0);
     memory_free(&i->second);
@@ -1941,24 +1963,26 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     if (call_fails()) return told(cudaErrorUnknown);
     CUstream_st *const s = stream_of(stream);
     if (!s) return told(cudaErrorInvalidResourceHandle);
-    if (s->capture) return told(cudaErrorStreamCaptureUnsupported);
+    if (capture_forbids("cudaStreamSynchronize")) return told(cudaErrorStreamCaptureUnsupported);
     stream_run(s);
     return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode) {
     CUstream_st *const s = stream_of(stream);
     if (call_fails() || !s) return told(cudaErrorInvalidValue);
-    if (s->is_default || s->capture) return told(cudaErrorStreamCaptureUnsupported);
-    s->capture = new CUgraph_st();
+    if (s->is_default || capturing) return told(cudaErrorStreamCaptureUnsupported);
+    s->capture = capturing = new CUgraph_st();
     graphs.push_back(s->capture);
     return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     CUstream_st *const s = stream_of(stream);
     if (call_fails() || !s || !s->capture || !graph) return told(cudaErrorInvalidValue);
-    *graph = s->capture;
-    s->capture = NULL;
-    return cudaSuccess;
+    CUgraph_st *const g = s->capture;
+    s->capture = capturing = NULL;
+    g->graph_destroyed = g->invalid;
+    *graph = g->invalid ? NULL : g;
+    return g->invalid ? told(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
 }
 static CUgraph_st *graph_of(const void *handle) {
     for (size_t i = 0; i < graphs.size(); ++i)
@@ -1973,6 +1997,12 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
     *out = reinterpret_cast<cudaGraphExec_t>(g);
     return cudaSuccess;
 }
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count) { /* how many alone */
+    CUgraph_st *const g = graph_of(graph);
+    if (call_fails() || !g || g->graph_destroyed || nodes || !count) return told(cudaErrorInvalidValue);
+    *count = g->operations.size();
+    return cudaSuccess;
+}
 static void nothing(void *) {}
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
     CUgraph_st *const g = graph_of(graph);
@@ -1984,6 +2014,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
             o.launch.destroy = nothing; /* the graph keeps the arguments */
             launch_pointers(&o.launch, s->device);
         }
+        o.destroy = NULL;
         stream_add(s, &o);
     }
     return cudaSuccess;
@@ -2004,9 +2035,10 @@ static void graphs_free(void) {
     for (size_t i = 0; i < graphs.size(); ++i) {
         CUgraph_st *const g = graphs[i];
         if (!g->graph_destroyed || (g->exec_made && !g->exec_destroyed)) finding(NULL, 0, "a graph was not destroyed");
-        for (size_t k = 0; k < g->operations.size(); ++k)
-            if (g->operations[k].kind == operation::LAUNCH)
-                g->operations[k].launch.destroy(g->operations[k].launch.arguments);
+        for (operation &o : g->operations) {
+            if (o.kind == operation::LAUNCH) o.launch.destroy(o.launch.arguments);
+            if (o.destroy) o.destroy(o.argument);
+        }
         delete g;
     }
     graphs.clear();
@@ -2015,6 +2047,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) { /* not yet; but who asks agai
     if (call_fails()) return told(cudaErrorUnknown);
     CUstream_st *const s = stream_of(stream);
     if (!s) return told(cudaErrorInvalidResourceHandle);
+    if (capture_forbids("cudaStreamQuery")) return told(cudaErrorStreamCaptureUnsupported);
     if (s->queue.empty()) return cudaSuccess;
     stream_run_first(s);
     return told(cudaErrorNotReady);
@@ -2068,6 +2101,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (call_fails()) return told(cudaErrorUnknown);
     if (!event_exists(event)) return told(cudaErrorInvalidResourceHandle);
+    if (capture_forbids("cudaEventQuery")) return told(cudaErrorStreamCaptureUnsupported);
     if (event->reached == event->recorded) return cudaSuccess;
     stream_run_first(event->stream);
     return told(cudaErrorNotReady);
@@ -2075,6 +2109,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (call_fails()) return told(cudaErrorUnknown);
     if (!event_exists(event)) return told(cudaErrorInvalidResourceHandle);
+    if (capture_forbids("cudaEventSynchronize")) return told(cudaErrorStreamCaptureUnsupported);
     if (event->recorded) stream_run_until(event->stream, event->sequence);
     return cudaSuccess;
 }
@@ -2087,23 +2122,25 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     *ms = (float)((end->when - start->when) * 1e3);
     return cudaSuccess;
 }
-static cudaError_t add_function(int kind, cudaStream_t stream, void (*fn)(void *), void *argument) {
+static cudaError_t add_function(int kind, cudaStream_t stream, void (*fn)(void *), void (*destroy)(void *),
+                                void *argument) {
     if (call_fails() || !fn) return told(cudaErrorInvalidValue);
     CUstream_st *const s = stream_of(stream);
     if (!s) return told(cudaErrorInvalidResourceHandle);
     operation o = operation_new(kind);
     o.function = fn;
+    o.destroy = destroy;
     o.argument = argument;
     stream_add(s, &o);
     return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *argument) {
-    return add_function(operation::HOST, stream, fn, argument);
+    return add_function(operation::HOST, stream, fn, NULL, argument);
 }
-int simulator_host_function(void *stream, void (*fn)(void *), void *argument) {
+int simulator_host_function(void *stream, void (*fn)(void *), void (*destroy)(void *), void *argument) {
     CUstream_st *const s = stream_of((cudaStream_t)stream);
     if (s && s->device != device_now) return told(cudaErrorInvalidResourceHandle);
-    return add_function(operation::HOST_ON_DEVICE, (cudaStream_t)stream, fn, argument);
+    return add_function(operation::HOST_ON_DEVICE, (cudaStream_t)stream, fn, destroy, argument);
 }
 void simulator_reach_all(int on) { memory_access(on != 0, -1); }
 } /* extern "C" */

@@ -42,8 +42,9 @@ void simulator_attribute(int attribute, int value); /* a cudaDeviceAttr */
 void simulator_compiled(int version); /* kernels are from PTX of 75, say; 0 = of the device's own capability */
 
 /* fn(argument) as an operation of the stream, in its order, with device memory in reach: for mocks of libraries that
-   launch. A cudaError_t; unless it is 0, fn is never called. */
-int simulator_host_function(void *stream, void (*fn)(void *), void *argument);
+   launch. In a graph it is called at each launch. destroy(argument) is called when it no longer is; NULL: nothing is.
+   A cudaError_t; unless it is 0, neither is ever called. */
+int simulator_host_function(void *stream, void (*fn)(void *), void (*destroy)(void *), void *argument);
 void simulator_reach_all(int on); /* in such a function: memory of the other devices, too; 0: of none, at its end */
 /* on: a kernel runs until another device's has come, as NCCL's do. Memory that is asked for or given back meanwhile is a
    finding: CUDA may wait for all devices then, and the thread that waits launches nothing. */

@@ -40,6 +40,7 @@ tests() {
     together "shard pieces onebit feed tensors save store finetune_data" "-DMEMOPT_ONLY_RANKS -DMEMOPT_ONLY_NUMBERS -DMEMOPT_ONLY_MUON -DMEMOPT_PTHREADS -pthread"
     together "advise" "-DMEMOPT_ONLY_ADVISE -DMEMOPT_ONLY_RANKS"
     together "muon" "-DMEMOPT_ONLY_NUMBERS -DMEMOPT_ONLY_MUON"
+    together "pipeline" "-DMEMOPT_ONLY_OPERATORS -DMEMOPT_ONLY_ACTIVATIONS -DMEMOPT_ONLY_NUMBERS -DMEMOPT_ONLY_RANKS -DMEMOPT_PTHREADS -pthread"
     together "operator parts_nets parts" "-DMEMOPT_ONLY_OPERATORS -DMEMOPT_ONLY_ACTIVATIONS -DMEMOPT_ONLY_NUMBERS"
     together "arena heap ledger plan carve status config json tokeniser" -DMEMOPT_ONLY_MEMORY
     together "schedule graph" -DMEMOPT_ONLY_ACTIVATIONS

@@ -39,6 +39,7 @@
 #include "test_comm.c"
 #include "test_shard.c"
 #include "test_pieces.c"
+#include "test_pipeline.c"
 #include "test_onebit.c"
 #include "test_feed.c"
 #include "test_tensors.c"
@@ -71,6 +72,7 @@ static void test_narrow(void) {
     test_graph();
     test_comm();
     test_pieces();
+    test_pipeline();
     test_feed();
     test_tensors();
     test_save();

@@ -10,7 +10,7 @@
                and link with                            -lcublasLt -lcudart
                where it is used, in C, C++ or CUDA,
                plainly:                                 #include "memopt_cuda.cu"
-               (linked by gcc: -L of CUDA, and -lm -lstdc++ as well). Compute capability 7.5 and up. No flag is needed
+               (linked by gcc: -L of CUDA, and -lm -lstdc++ as well). Compute capability 8.0 and up. No flag is needed
                for the right bits; -use_fast_math, -ftz=true and -prec-div=false take them away. It has a copy of
                memopt.h of its own: compile engine and this file with the same memopt.h.
                Or, as with memopt.h, in exactly one .cu file of yours, in place of the first line:
@@ -1257,12 +1257,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops
 
 /* @section api_cuda_attention : api_cuda_gemm
    Attention without the length x length matrix, in one of two ways; both are deterministic.
-   Tensor      16 bits and a width up to 128, compiled for compute capability 8.0 or later: one kernel forward and three
-   cores       backward, for the whole batch; scores never leave the registers. Causal is exact: nothing of a later row
-               reaches an earlier one, NaN and infinities included. With online and statistics those are the CPU's, and
-               output and statistics are read by a backward; otherwise a backward makes them again: 9 products, not 7.
-               block is not looked at. Compiled for less, rows of scores do it, on any card. With MEMOPT_CUDA_WGMMA and
-               code of 9.0a on a card of 9.0 kernels with other bits do, in the same bound.
+   Tensor      16 bits and a width up to 128: one kernel forward and three backward, for the whole batch; scores never
+   cores       leave the registers. Causal is exact: nothing of a later row reaches an earlier one, NaN and infinities
+               included. With online and statistics those are the CPU's, and output and statistics are read by a
+               backward; otherwise a backward makes them again: 9 products, not 7. block is not looked at. With
+               MEMOPT_CUDA_WGMMA and code of 9.0a on a card of 9.0 kernels with other bits do, in the same bound.
    Rows of     everything else: `block` rows of scores of all heads of a sequence are made by one batched product,
    scores      turned into probabilities by a kernel, used up by another product. block 0 = 256 (not 64 as on the CPU).
                online is taken as 0. Causal products run over whole blocks, with zeros where a row may not look, and 0
@@ -1281,12 +1280,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops
                scores make it by products of their own, of the same shapes: documents of many lengths want a gemm with
                as many `shapes`. */
 
-/** Bytes of scratch, of a backward where grad_queries is set, else of a forward. Tensor cores (assumed where there is
-    no device): none; batch * heads * length * 8 for a backward, half of that where online and statistics are set; with
-    documents, (documents + 1) * 8 more. Rows of scores, where columns are length, or longest, or, if that is less,
-    window + block + 30: kv_heads * block * columns * 4, twice that for a backward, and half as much again with 16 bits
-    of storage and more than 8,192 columns. With 16 bits a backward takes length (or longest) * kv_heads * width * 8
-    more. With lengths: a copy of one sequence's keys or values, and in a backward of the rows of a block. */
+/** Bytes of scratch, of a backward where grad_queries is set, else of a forward. Tensor cores: none; batch * heads *
+    length * 8 for a backward, half of that where online and statistics are set; with documents, (documents + 1) * 8
+    more. Rows of scores, where columns are length, or longest, or, if that is less, window + block + 30: kv_heads *
+    block * columns * 4, twice that for a backward, and half as much again with 16 bits of storage and more than 8,192
+    columns. With 16 bits a backward takes length (or longest) * kv_heads * width * 8 more. With lengths: a copy of one
+    sequence's keys or values, and in a backward of the rows of a block. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_scratch(const memopt_cuda_ops *ops, const memopt_attention *x,
                                                                  size_t *bytes);
 
@@ -1317,8 +1316,8 @@ using namespace memopt_i_cuda::api;
 #if defined(MEMOPT_CUDA_STATIC) != MEMOPT_I_CUDA_STATIC
 #  error "memopt_cuda.cu was included before without the same MEMOPT_CUDA_STATIC: define it before the first #include"
 #endif
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750
-#  error "memopt_cuda.cu needs compute capability 7.5 and up: give nvcc -arch=native, or sm_75, sm_90..."
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#  error "memopt_cuda.cu needs compute capability 8.0 and up: give nvcc -arch=native, or sm_80, sm_90..."
 #endif
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -1509,7 +1508,7 @@ CU_DEVICE float load_one(const f16_t *p) {
 
 /* Two floats as two codes of 16 bits, the first in the lower half. */
 CU_DEVICE uint32_t two(const bf16_t *, float low, float high) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(__CUDA_ARCH__)
     uint32_t both;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
     return both;
@@ -1519,7 +1518,7 @@ CU_DEVICE uint32_t two(const bf16_t *, float low, float high) {
 }
 
 CU_DEVICE uint32_t two(const f16_t *, float low, float high) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(__CUDA_ARCH__)
     uint32_t both;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
     return both;
@@ -1720,6 +1719,52 @@ template <class T> CU_DEVICE void load_four(const T *p, float *x) {
 }
 
 template <class T> CU_DEVICE void store_four(T *p, const float *x) { span_put_floats<T, 4>(p, x, 4, true); }
+
+/* N elements of an array of any type, as floats */
+template <class T, int N> CU_DEVICE void floats_of(float *x, const void *data, size_t at, unsigned left, bool wide) {
+    row_span<T, N> s;
+    span_get(&s, static_cast<const T *>(data) + at, left, wide);
+    span_floats(x, s);
+}
+
+template <int N> CU_DEVICE void floats_at(float *x, const void *data, memopt_type type, size_t at,
+                                          unsigned left, bool wide, float missing) {
+    if (!data) {
+        CU_UNROLL for (int i = 0; i < N; ++i) x[i] = missing;
+    } else if (type == MEMOPT_TYPE_F32) floats_of<float, N>(x, data, at, left, wide);
+    else if (type == MEMOPT_TYPE_BF16) floats_of<bf16_t, N>(x, data, at, left, wide);
+    else floats_of<f16_t, N>(x, data, at, left, wide);
+}
+
+/* One element of an array of any type. */
+CU_DEVICE float one_of(const void *data, memopt_type type, size_t at) {
+    if (type == MEMOPT_TYPE_F32) return load_one(static_cast<const float *>(data) + at);
+    if (type == MEMOPT_TYPE_BF16) return load_one(static_cast<const bf16_t *>(data) + at);
+    return load_one(static_cast<const f16_t *>(data) + at);
+}
+
+CU_DEVICE float one_or(const void *data, memopt_type type, size_t at, float missing) {
+    return data ? one_of(data, type, at) : missing;
+}
+
+CU_DEVICE void put_one(void *data, memopt_type type, size_t at, float x) {
+    if (type == MEMOPT_TYPE_F32) store_one(static_cast<float *>(data) + at, x);
+    else if (type == MEMOPT_TYPE_BF16) store_one(static_cast<bf16_t *>(data) + at, x);
+    else store_one(static_cast<f16_t *>(data) + at, x);
+}
+
+/* N floats into an array of any type */
+template <class T, int N>
+CU_DEVICE void put_floats_of(void *data, size_t at, const float *x, unsigned left, bool wide) {
+    span_put(static_cast<T *>(data) + at, span_of<T, N>(x), left, wide);
+}
+
+template <int N>
+CU_DEVICE void put_floats(void *data, memopt_type type, size_t at, const float *x, unsigned left, bool wide) {
+    if (type == MEMOPT_TYPE_F32) put_floats_of<float, N>(data, at, x, left, wide);
+    else if (type == MEMOPT_TYPE_BF16) put_floats_of<bf16_t, N>(data, at, x, left, wide);
+    else put_floats_of<f16_t, N>(data, at, x, left, wide);
+}
 
 /* The numbers of CUresult and cudaError_t have been the same since CUDA 10.1, so the runtime has the driver's texts. */
 PRUNED const char *own_text(status_t status) {
@@ -5335,7 +5380,7 @@ CU_DEVICE uint32_t optim_largest4(const float *x) {
 }
 
 CU_DEVICE uint32_t optim_warp_largest(uint32_t largest) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(__CUDA_ARCH__)
     return __reduce_max_sync(MEMOPT_I_CUDA_ALL, largest);
 #else
     int far;
@@ -8327,15 +8372,9 @@ PUBLIC status_t api::memopt_cuda_shard_close(memopt_cuda_shard *shard) {
 
    What others may use, by name and signature:
 
-   A row of floats by a group of `lanes` threads that hold it in registers (32 floats each: 32 lanes, a warp, up to
-   1,024 columns; 256, a block, up to 8,192): softmax_row. All threads of the group call it. `n` take part, the others
-   of `columns` become 0; y may be x (also of 16 bits: its row then is the first half of the scores' bytes, because all
-   of a row is read before any of it is written). red: 32 floats of shared memory of the group's block.
-   y = scale p (g - sum(p g)), p and g of float or 16 bits: softmax_slope_row; y may be p or g. A row that other threads
-   of the group have written is read behind a barrier of the caller's.
-   Longer rows, by a block of any multiple of 32 up to 512 threads, from memory twice; y apart from x, or y == x:
-   softmax_long_row, softmax_long_slope_row.
-   Rows of any length: softmax_rows says how they are dealt out, softmax_any and softmax_slope_any do them.
+   Rows of any length, of floats and, what comes of them, any type: softmax_launch(). Columns beyond those that a row
+   has become 0. The probabilities of 16 bits may be the first half of the scores' bytes, because all of a row is read
+   before any of it is written, where it is held in registers (up to 8,192 columns).
    Cross-entropy, for chunks of rows (no scratch; statuses of launches): cross_entropy_count/_rows/_total. */
 
 enum { SOFTMAX_GROUPS = 8, SOFTMAX_WARP = 1024, SOFTMAX_BLOCK = 8192 };
@@ -8367,10 +8406,33 @@ CU_DEVICE softmax_at softmax_place(size_t k, unsigned lane, unsigned lanes, int 
     return q;
 }
 
-template <typename T> CU_DEVICE int softmax_aligned(const T *p) { return ((uintptr_t)p & (4 * sizeof(T) - 1)) == 0; }
+/* Elements of a type that the host knows: a branch for four of them, which all threads take alike. */
+struct softmax_data {
+    void *p;
+    memopt_type type;
+
+    CU_MEMBER softmax_data operator+(size_t n) const {
+        return { (char *)p + n * (type == MEMOPT_TYPE_F32 ? 4 : 2), type };
+    }
+};
+
+CU_DEVICE float load_one(softmax_data d) { return one_of(d.p, d.type, 0); }
+CU_DEVICE void store_one(softmax_data d, float x) { put_one(d.p, d.type, 0, x); }
+
+CU_DEVICE void load_four(softmax_data d, float *x) {
+    if (d.type == MEMOPT_TYPE_F32) load_four((const float *)d.p, x);
+    else if (d.type == MEMOPT_TYPE_BF16) load_four((const bf16_t *)d.p, x);
+    else load_four((const f16_t *)d.p, x);
+}
+
+CU_DEVICE void store_four(softmax_data d, const float *x) { put_floats<4>(d.p, d.type, 0, x, 4, true); }
+
+CU_DEVICE int softmax_aligned(const float *p) { return ((uintptr_t)p & 15) == 0; }
+
+CU_DEVICE int softmax_aligned(softmax_data d) { return ((uintptr_t)d.p & (d.type == MEMOPT_TYPE_F32 ? 15 : 7)) == 0; }
 
 /* The elements from n on are `fill`. */
-template <typename T> CU_DEVICE void softmax_load(const T *p, softmax_at q, size_t n, float fill, float *x) {
+template <class ROW> CU_DEVICE void softmax_load(ROW p, softmax_at q, size_t n, float fill, float *x) {
     if (q.wide && q.first + 4 <= n) {
         load_four(p + q.first, x);
         return;
@@ -8382,7 +8444,7 @@ template <typename T> CU_DEVICE void softmax_load(const T *p, softmax_at q, size
 }
 
 /* Those from n on become 0, up to `columns`. */
-template <typename T> CU_DEVICE void softmax_store(T *p, softmax_at q, size_t n, size_t columns, const float *x) {
+CU_DEVICE void softmax_store(softmax_data p, softmax_at q, size_t n, size_t columns, const float *x) {
     if (q.wide && q.first + 4 <= n) {
         store_four(p + q.first, x);
         return;
@@ -8436,8 +8498,8 @@ CU_DEVICE float softmax_max(float x, unsigned lanes, float *red) {
 #define MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes)                                                                  \
     for (int k = 0; k < SOFTMAX_GROUPS; ++k) if (k * 4 * lanes < (columns))
 
-template <typename OUT> static __device__ void softmax_row(const float *x, OUT *y, size_t n, size_t columns,
-                                                           float scale, unsigned lanes, float *red) {
+CU_DEVICE void softmax_row(const float *x, softmax_data y, size_t n, size_t columns, float scale, unsigned lanes,
+                           float *red) {
     const unsigned lane = threadIdx.x & (lanes - 1);
     const float none = memopt_i_bits_float(0xff800000u);
     const int aligned = softmax_aligned(x) && softmax_aligned(y);
@@ -8458,16 +8520,15 @@ template <typename OUT> static __device__ void softmax_row(const float *x, OUT *
         sum = memopt_i_sum(sum, part);
     }
     sum = memopt_i_v1_div(1.0f, softmax_sum(sum, lanes, red));
-    if (lanes == 32 && sizeof(OUT) != 4) __syncwarp(); /* others' scores may lie there, and shuffles order no memory */
+    if (lanes == 32) __syncwarp(); /* others' scores may lie there, and shuffles order no memory */
     CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes) {
         CU_UNROLL for (int i = 0; i < 4; ++i) v[k][i] = memopt_i_times(v[k][i], sum);
         softmax_store(y, softmax_place(k, lane, lanes, aligned), n, columns, v[k]);
     }
 }
 
-template <typename P, typename G, typename OUT>
-static __device__ void softmax_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns, float scale,
-                                         unsigned lanes, float *red) {
+CU_DEVICE void softmax_slope_row(softmax_data p, const float *g, softmax_data y, size_t n, size_t columns, float scale,
+                                 unsigned lanes, float *red) {
     const unsigned lane = threadIdx.x & (lanes - 1);
     const int aligned = softmax_aligned(p) && softmax_aligned(g) && softmax_aligned(y);
     float v[SOFTMAX_GROUPS][4], w[SOFTMAX_GROUPS][4];
@@ -8481,7 +8542,7 @@ static __device__ void softmax_slope_row(const P *p, const G *g, OUT *y, size_t 
     CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes) CU_UNROLL for (int i = 0; i < 4; ++i) mean =
         fmaf(v[k][i], w[k][i], mean);
     mean = softmax_sum(mean, lanes, red);
-    if (lanes == 32 && (sizeof(OUT) != sizeof(P) || sizeof(OUT) != sizeof(G))) __syncwarp();
+    if (lanes == 32) __syncwarp();
     CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes) {
         float z[4];
         CU_UNROLL for (int i = 0; i < 4; ++i) (void)memopt_i_v1_softmax_grad(z + i, v[k] + i, w[k] + i, scale, mean, 1);
@@ -8559,8 +8620,7 @@ CU_DEVICE void softmax_collect(softmax_sums *s, float scale, const float *red) {
 }
 
 /* ---- rows from memory ---- */
-template <typename OUT>
-static __device__ void softmax_long_row(const float *x, OUT *y, size_t n, size_t columns, float scale, float *red) {
+CU_DEVICE void softmax_long_row(const float *x, softmax_data y, size_t n, size_t columns, float scale, float *red) {
     const unsigned lanes = blockDim.x;
     const size_t all = (size_t)lanes * 4;
     float v[2][4], inverse;
@@ -8587,9 +8647,8 @@ static __device__ void softmax_long_row(const float *x, OUT *y, size_t n, size_t
             }
 }
 
-template <typename P, typename G, typename OUT>
-static __device__ void softmax_long_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
-                                              float scale, float *red) {
+CU_DEVICE void softmax_long_slope_row(softmax_data p, const float *g, softmax_data y, size_t n, size_t columns,
+                                      float scale, float *red) {
     const unsigned lanes = blockDim.x;
     const size_t all = (size_t)lanes * 4;
     float v[4], w[4];
@@ -8615,54 +8674,67 @@ static __device__ void softmax_long_slope_row(const P *p, const G *g, OUT *y, si
 }
 
 /* ---- rows of any length: held by `lanes` threads, or, where those are 512, by a block from memory ---- */
-template <bool HELD, typename OUT>
-CU_DEVICE void softmax_any(const float *x, OUT *y, size_t n, size_t columns, float scale, unsigned lanes, float *red) {
-    if (HELD) softmax_row(x, y, n, columns, scale, lanes, red);
-    else softmax_long_row(x, y, n, columns, scale, red);
+typedef struct softmax_task {
+    float        *x;     /* scores; slopes: the gradients of probabilities */
+    softmax_data  p, to; /* slopes: the probabilities */
+    const size_t *valid; /* NULL, or how many columns each row has; or, where there are blocks, a sequence's length */
+    size_t  rows, columns, stride, pitch; /* pitch: of p and to */
+    size_t  heads, block;  /* of attention: `rows` rows of each head, which are `block` rows apart; 0: no heads */
+    size_t  first, at, length, window; /* of the block: its first row, where its columns begin */
+    float   scale;
+    int     causal;
+} softmax_task;
+
+/* Where the columns of a row end; at 0 for one of a block that is not in use. */
+CU_DEVICE size_t softmax_end(const softmax_task &t, size_t row) {
+    if (!t.heads) return t.valid ? memopt_i_min(t.valid[row], t.columns) : t.columns;
+    const size_t used = t.valid ? memopt_i_min(*t.valid, t.length) : t.length;
+    const size_t i = t.first + row % t.rows;
+
+    return i >= used ? 0 : t.causal ? i + 1 - t.at : used;
 }
 
-template <bool HELD, typename P, typename G, typename OUT>
-CU_DEVICE void softmax_slope_any(const P *p, const G *g, OUT *y, size_t n, size_t columns, float scale, unsigned lanes,
-                                 float *red) {
-    if (HELD) softmax_slope_row(p, g, y, n, columns, scale, lanes, red);
-    else softmax_long_slope_row(p, g, y, n, columns, scale, red);
+CU_DEVICE void softmax_barrier(unsigned lanes) {
+    if (lanes == 32) __syncwarp();
+    else __syncthreads();
 }
 
-PRUNED unsigned softmax_lanes(size_t columns) {
-    return columns <= SOFTMAX_WARP ? 32 : columns <= SOFTMAX_BLOCK ? 256 : 512;
+/* Columns of a row become a number. All threads of its group come here, and see it. */
+template <class ROW> CU_DEVICE void softmax_hide(ROW x, size_t from, size_t end, float value, unsigned lanes) {
+    softmax_barrier(lanes);
+    for (size_t i = from + threadIdx.x % lanes; i < end; i += lanes) store_one(x + i, value);
+    softmax_barrier(lanes);
 }
 
-/* A kernel for rows: HELD, 256 threads for 8 rows or one; or 512 for one. */
-#define MEMOPT_I_CUDA_SOFTMAX_RUN(held, longer, rows, lanes, stream, task)                                             \
-    ((lanes) == 512 ? CU_RUN(longer, rows, 512, 0, stream, task, lanes)                                     \
-                    : CU_RUN(held, memopt_i_ceil_div(rows, 256 / (lanes)), 256, 0, stream, task, lanes))
-
-/* Its row. */
-CU_DEVICE size_t softmax_row_of(unsigned lanes) {
-    return lanes == 32 ? (size_t)blockIdx.x * 8 + threadIdx.x / 32 : blockIdx.x;
-}
-
-/* ---- softmax ---- */
-CU_DEVICE size_t softmax_valid(const memopt_softmax *s, size_t row) {
-    return s->valid ? memopt_i_min(s->valid[row], s->columns) : s->columns;
-}
-
+/* A row by a warp, by 256 threads, or, HELD 0, where it is longer than their registers hold, by 512. */
 template <bool HELD, bool SLOPE>
-static __global__ void __launch_bounds__(HELD ? 256 : 512) softmax_kernel(const memopt_softmax s, unsigned lanes) {
+static __global__ void CU_BOUNDS(HELD ? 256 : 512) softmax_kernel(const softmax_task t, unsigned lanes) {
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
-    const size_t row = softmax_row_of(lanes);
-    const size_t at = row * s.stride;
-    if (row >= s.rows) return; /* whole warps, and no barriers then */
-    const size_t n = softmax_valid(&s, row);
-    if (SLOPE)
-        softmax_slope_any<HELD>(s.input + at, s.grad_output + at, s.output + at, n, s.columns, s.scale, lanes, red);
-    else softmax_any<HELD>(s.input + at, s.output + at, n, s.columns, s.scale, lanes, red);
+    const size_t row = lanes == 32 ? (size_t)blockIdx.x * 8 + threadIdx.x / 32 : blockIdx.x;
+    if (row >= (t.heads ? t.rows * t.heads : t.rows)) return; /* whole warps, and no barriers then */
+    const size_t at = t.heads ? row / t.rows * t.block + row % t.rows : row;
+    const size_t end = softmax_end(t, row);
+    const size_t hidden = t.window && end > t.window ? end - t.window : 0; /* before its window */
+    const size_t from = hidden / 4 * 4; /* where floats are aligned as those of the row are */
+    float *x = t.x + at * t.stride + from;
+    const softmax_data y = t.to + at * t.pitch;
+    const size_t n = end - from;
+    const size_t columns = t.columns - from;
+    if (hidden) softmax_hide(x, 0, hidden - from, SLOPE ? 0 : memopt_i_bits_float(0xff800000u), lanes);
+    if (SLOPE && HELD)
+        softmax_slope_row(t.p + at * t.pitch + from, x, y + from, n, columns, t.scale, lanes, red);
+    else if (SLOPE) softmax_long_slope_row(t.p + at * t.pitch + from, x, y + from, n, columns, t.scale, red);
+    else if (HELD) softmax_row(x, y + from, n, columns, t.scale, lanes, red);
+    else softmax_long_row(x, y + from, n, columns, t.scale, red);
+    if (hidden) softmax_hide(y, 0, hidden, 0, lanes);
 }
 
-template <bool SLOPE> static status_t softmax_launch(const memopt_softmax &s, cudaStream_t stream) {
-    const unsigned lanes = softmax_lanes(s.columns);
-    return MEMOPT_I_CUDA_SOFTMAX_RUN((softmax_kernel<true, SLOPE>), (softmax_kernel<false, SLOPE>), s.rows, lanes,
-                                     stream, s);
+template <bool SLOPE> static status_t softmax_launch(const softmax_task &t, cudaStream_t stream) {
+    const unsigned lanes = t.columns <= SOFTMAX_WARP ? 32 : t.columns <= SOFTMAX_BLOCK ? 256 : 512;
+    const size_t rows = t.heads ? t.rows * t.heads : t.rows;
+
+    if (lanes == 512) return CU_RUN((softmax_kernel<false, SLOPE>), rows, 512, 0, stream, t, lanes);
+    return CU_RUN((softmax_kernel<true, SLOPE>), memopt_i_ceil_div(rows, 256 / lanes), 256, 0, stream, t, lanes);
 }
 
 PRUNED status_t softmax_check(const memopt_softmax *s, int backward) {
@@ -8692,7 +8764,11 @@ PRUNED status_t softmax_run(const memopt_softmax *softmax, int backward, cudaStr
     if (!s.rows || !s.columns) return 0;
     r = softmax_check(&s, backward);
     if (r) return r;
-    return backward ? softmax_launch<true>(s, stream) : softmax_launch<false>(s, stream);
+    const softmax_data p = { (void *)(uintptr_t)s.input, MEMOPT_TYPE_F32 };
+    const softmax_data to = { s.output, MEMOPT_TYPE_F32 };
+    const softmax_task t = { (float *)(uintptr_t)(backward ? s.grad_output : s.input), p, to, s.valid, s.rows,
+                             s.columns, s.stride, s.stride, 0, 0, 0, 0, 0, 0, s.scale, 0 };
+    return backward ? softmax_launch<true>(t, stream) : softmax_launch<false>(t, stream);
 }
 
 PUBLIC status_t api::memopt_cuda_softmax_forward(const memopt_cuda_ops *, const memopt_softmax *softmax,
@@ -9137,39 +9213,6 @@ PUBLIC status_t api::memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops, 
               first.
    Wider      than 16,384 columns (8,192 backward), and where its width is no multiple of a span, a row is read from
               memory once more for each sum: kernels that hold rows know whole spans only. */
-
-/* N elements of an array of any type, as floats */
-template <class T, int N> CU_DEVICE void floats_of(float *x, const void *data, size_t at, unsigned left, bool wide) {
-    row_span<T, N> s;
-    span_get(&s, static_cast<const T *>(data) + at, left, wide);
-    span_floats(x, s);
-}
-
-template <int N> CU_DEVICE void floats_at(float *x, const void *data, memopt_type type, size_t at,
-                                          unsigned left, bool wide, float missing) {
-    if (!data) {
-        CU_UNROLL for (int i = 0; i < N; ++i) x[i] = missing;
-    } else if (type == MEMOPT_TYPE_F32) floats_of<float, N>(x, data, at, left, wide);
-    else if (type == MEMOPT_TYPE_BF16) floats_of<bf16_t, N>(x, data, at, left, wide);
-    else floats_of<f16_t, N>(x, data, at, left, wide);
-}
-
-/* One element of an array of any type. */
-CU_DEVICE float one_of(const void *data, memopt_type type, size_t at) {
-    if (type == MEMOPT_TYPE_F32) return load_one(static_cast<const float *>(data) + at);
-    if (type == MEMOPT_TYPE_BF16) return load_one(static_cast<const bf16_t *>(data) + at);
-    return load_one(static_cast<const f16_t *>(data) + at);
-}
-
-CU_DEVICE float one_or(const void *data, memopt_type type, size_t at, float missing) {
-    return data ? one_of(data, type, at) : missing;
-}
-
-CU_DEVICE void put_one(void *data, memopt_type type, size_t at, float x) {
-    if (type == MEMOPT_TYPE_F32) store_one(static_cast<float *>(data) + at, x);
-    else if (type == MEMOPT_TYPE_BF16) store_one(static_cast<bf16_t *>(data) + at, x);
-    else store_one(static_cast<f16_t *>(data) + at, x);
-}
 
 /* ---- what the host looks at ---- */
 struct array {
@@ -10522,19 +10565,6 @@ PRUNED CU_MEMBER float memopt_cuda_fused_dropout_onto(const memopt_cuda_fused_no
    Trap       A token's rows are one chain of additions, so one block's for each 1,024 columns (float32: 512). */
 
 enum { LAYER_BLOCK = 256, LAYER_TURNS = 4 };
-
-/* N floats into an array of any type */
-template <class T, int N>
-CU_DEVICE void put_floats_of(void *data, size_t at, const float *x, unsigned left, bool wide) {
-    span_put(static_cast<T *>(data) + at, span_of<T, N>(x), left, wide);
-}
-
-template <int N>
-CU_DEVICE void put_floats(void *data, memopt_type type, size_t at, const float *x, unsigned left, bool wide) {
-    if (type == MEMOPT_TYPE_F32) put_floats_of<float, N>(data, at, x, left, wide);
-    else if (type == MEMOPT_TYPE_BF16) put_floats_of<bf16_t, N>(data, at, x, left, wide);
-    else put_floats_of<f16_t, N>(data, at, x, left, wide);
-}
 
 /* ---- activations: of N elements, so that all threads take a branch alike and there is one for N ---- */
 template <int KIND, int N> CU_DEVICE void act_of(float *x) {
@@ -13705,7 +13735,7 @@ PUBLIC status_t api::memopt_cuda_head_logits(const memopt_cuda_ops *ops, const m
 }
 
 /* @section cuda_tensor : cuda_base
-   Tensor cores and asynchronous copies, of compute capability 8.0 and later: what is said in PTX, and nothing else.
+   Tensor cores and asynchronous copies: what is said in PTX, and nothing else.
    Fragments  mma.m16n8k16 adds a product of 16 x 16 (left) and 16 x 8 (right) onto 16 x 8 floats (sums). With lane =
               4 g + t a lane holds, each word two neighbours: of left, rows g, g + 8, g, g + 8 and columns 2t, 2t, 2t +
               8, 2t + 8; of right, column g, rows 2t and 2t + 8; of sums, row g columns 2t and 2t + 1, row g + 8 the
@@ -13725,13 +13755,9 @@ PUBLIC status_t api::memopt_cuda_head_logits(const memopt_cuda_ops *ops, const m
               16 bytes of row r is at place c ^ (r & 7) of its row. Of right the rows of a tile are columns; ACROSS, its
               columns are. wgmma reads by another way than threads write, asynchronous copies too: each thread shows
               what it wrote (_show()), then comes the barrier.
-   Trap       Where code is compiled for less than 8.0 kernels that use this have no body: who launches them asks for
-              the version of the code first, not for the card's. Those with groups have one for sm_90a alone, which no
-              version tells: without it they take no more than 32 threads, and that can be asked for. */
+   Trap       Kernels with groups have a body for sm_90a alone, which no version tells: without it they take no more than
+              32 threads, and that can be asked for. */
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#  define MEMOPT_I_CUDA_NO_TENSOR
-#endif
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #  define MEMOPT_I_CUDA_NO_GROUPS
 #endif
@@ -14330,7 +14356,6 @@ CU_DEVICE void flash_finish(const flash_state &t, const flash_place &p, float (&
 
 template <typename T, int D, int M, int N, int KEPT>
 static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t) {
-#ifndef MEMOPT_I_CUDA_NO_TENSOR
     enum { OWN = 64 * M, BYTES = N * D * 2 };
     MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory, 16);
     const flash_place p = flash_begin(t, blockIdx.x, t.a.heads, 1);
@@ -14380,9 +14405,6 @@ static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t
     if (!t.is_statistics)
         flash_store<T, D, M>(own, sums, flash_of(t, (T *)t.a.output, t.a.output_stride,
                              done.start, done.head, flash_length(t, done.used)), row, done.used);
-#else
-    (void)t;
-#endif
 }
 
 /* ---- backward ---- */
@@ -14593,7 +14615,6 @@ template <int N, int COLUMNS> CU_DEVICE void flash_find_route(const flash_state 
 /* D = 64: a warp makes all that its 32 rows need. */
 template <typename T, int N, int COLUMNS>
 static __global__ void __launch_bounds__(128) flash_backward_kernel(flash_state t) {
-#ifndef MEMOPT_I_CUDA_NO_TENSOR
     enum { D = 64, M = 2, OWN_BYTES = FLASH_ROWS * D * 2, BYTES = N * D * 2, MORE = COLUMNS ? D : 8 };
     enum { KEPT = COLUMNS ? 1 : D / 16 };
     MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory, 16);
@@ -14641,9 +14662,6 @@ static __global__ void __launch_bounds__(128) flash_backward_kernel(flash_state 
     flash_store<T, D, M>(through, sums, w.result(0), w.r.first + own_row, w.r.used);
     if (COLUMNS)
         flash_store<T, MORE, M>(through + OWN_BYTES, more, w.result(1), w.r.first + own_row, w.r.used);
-#else
-    (void)t;
-#endif
 }
 
 /* D = 128: two warps share 32 rows, as one has no registers for all. The first has scores and makes probabilities, the
@@ -14651,7 +14669,6 @@ static __global__ void __launch_bounds__(128) flash_backward_kernel(flash_state 
    sums of its own; for rows the second alone has any. */
 template <typename T, int N, int COLUMNS>
 static __global__ void __launch_bounds__(256) flash_pairs_kernel(flash_state t) {
-#ifndef MEMOPT_I_CUDA_NO_TENSOR
     enum { D = 128, M = 2, KEPT = COLUMNS ? 7 : FLASH_KEPT, OWN_BYTES = FLASH_ROWS * D * 2, BYTES = N * D * 2 };
     MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory, 16);
     MEMOPT_I_CUDA_SHARED(flash_route, route, [1]);
@@ -14694,9 +14711,6 @@ static __global__ void __launch_bounds__(256) flash_pairs_kernel(flash_state t) 
     if (COLUMNS || second)
         flash_store<T, D, M>(memory + own_row * D * 2 + second * OWN_BYTES, sums, w.result(!second),
                              w.r.first + own_row, w.r.used);
-#else
-    (void)t;
-#endif
 }
 
 /* @section cuda_groups : cuda_base cuda_tensor cuda_flash
@@ -15060,27 +15074,19 @@ typedef struct attention_task {
     size_t *starts;              /* of documents, as kernels read them */
 } attention_task;
 
-/* Whether the kernels of cuda_flash take this, and are there: compiled for 8.0 or later. Without a device they are. And
-   whether those of cuda_groups are. */
-PRUNED status_t attention_flashes(const memopt_attention *a, int *flash, int *groups) {
+#ifdef MEMOPT_CUDA_WGMMA
+/* Whether the kernels of cuda_groups have a body. Without a device they have none. */
+PRUNED status_t attention_groups(int *groups) {
     struct cudaFuncAttributes code;
-    status_t s;
+    const status_t s = taken(cudaFuncGetAttributes(&code, group_forward_kernel<bf16_t, 64>));
 
-    *flash = a->type != MEMOPT_TYPE_F32 && a->width <= FLASH_WIDTH;
-    if (!*flash) return 0;
-    s = taken(cudaFuncGetAttributes(&code, flash_mean_kernel<bf16_t>));
     if (s == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorNoDevice
         || s == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorInsufficientDriver
         || s == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorInitializationError) return 0;
-    *flash = !s && code.ptxVersion >= 80;
-#ifdef MEMOPT_CUDA_WGMMA
-    if (*flash) s = taken(cudaFuncGetAttributes(&code, group_forward_kernel<bf16_t, 64>));
-    *groups = *flash && !s && code.maxThreadsPerBlock >= GROUP_THREADS; /* there is a body */
-#else
-    (void)groups;
-#endif
+    *groups = !s && code.maxThreadsPerBlock >= GROUP_THREADS;
     return s;
 }
+#endif
 
 PRUNED void attention_lay_out_flash(attention_task *t, memopt_carver *c) {
     const memopt_attention *a = &t->a;
@@ -15142,7 +15148,6 @@ PRUNED status_t attention_resolve(const memopt_attention *x, int backward, atten
     memopt_attention y;
     memopt_i_attention same;
     memopt_status s;
-    status_t s2;
 
     if (!x) return MEMOPT_ERR_ARGUMENT;
     y = *x;
@@ -15163,7 +15168,11 @@ PRUNED status_t attention_resolve(const memopt_attention *x, int backward, atten
     t->columns = attention_columns(&t->a, t->longest);
     t->stride = memopt_i_align_down(t->columns + 63, 64);
     if (t->stride > 0x7fffffff / 2) return MEMOPT_ERR_OVERFLOW; /* of a row of 16 bits in the place of floats */
-    if ((s2 = attention_flashes(&t->a, &t->flash, &t->groups)) != 0) return s2;
+    t->flash = t->a.type != MEMOPT_TYPE_F32 && t->a.width <= FLASH_WIDTH;
+#ifdef MEMOPT_CUDA_WGMMA
+    const status_t s2 = t->flash ? attention_groups(&t->groups) : 0;
+    if (s2) return s2;
+#endif
     attention_lay_out(t, &c);
     t->bytes = c.bytes;
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
@@ -15206,62 +15215,7 @@ PRUNED status_t attention_check(const attention_task *t, const memopt_cuda_ops *
     return s ? s : gemm_ready(ops->gemm);
 }
 
-/* ---- kernels: a row of scores by a warp, a block, or, where it is longer than registers hold, a larger block ---- */
-typedef struct attention_rows_task {
-    float  *scores;          /* or their gradients */
-    const void *p;           /* slopes: the probabilities */
-    void   *to;
-    const size_t *lengths;
-    size_t  sequence, length, window, first, rows, heads, block, at, columns, stride, pitch;
-    float   scale;
-    int     causal;
-} attention_rows_task;
-
-/* Where the columns end that a row of the block has; 0 for one that is not in use. */
-CU_DEVICE size_t attend_valid(const attention_rows_task &t, size_t i) {
-    const size_t used = t.lengths ? memopt_i_min(t.lengths[t.sequence], t.length) : t.length;
-    const size_t row = t.first + i;
-    return row >= used ? 0 : t.causal ? row + 1 - t.at : used;
-}
-
-CU_DEVICE void attend_barrier(unsigned lanes) {
-    if (lanes == 32) __syncwarp();
-    else __syncthreads();
-}
-
-/* Columns of a row become a number. All threads of its group come here, and see it. */
-template <typename T> CU_DEVICE void attend_fill(T *x, size_t from, size_t end, float value, unsigned lanes) {
-    attend_barrier(lanes);
-    for (size_t i = from + threadIdx.x % lanes; i < end; i += lanes) store_one(x + i, value);
-    attend_barrier(lanes);
-}
-
-template <bool HELD, int SLOPES, typename T>
-static __global__ void CU_BOUNDS(HELD ? 256 : 512) attend_kernel(attention_rows_task t, unsigned lanes) {
-    MEMOPT_I_CUDA_SHARED(float, red, [32]);
-    const size_t row = softmax_row_of(lanes);
-    if (row >= t.rows * t.heads) return; /* all of a warp, which needs no other one */
-    const size_t at = row / t.rows * t.block + row % t.rows;
-    const size_t end = attend_valid(t, row % t.rows);
-    const size_t hidden = t.window && end > t.window ? end - t.window : 0; /* before its window */
-    const size_t from = hidden / 4 * 4; /* where floats are aligned as those of the row are */
-    float *x = t.scores + at * t.stride;
-    T *y = (T *)t.to + at * t.pitch;
-    const T *p = (const T *)t.p + at * t.pitch;
-    if (hidden) attend_fill(x, from, hidden, SLOPES ? 0 : memopt_i_bits_float(0xff800000u), lanes);
-    const size_t n = end - from;
-    const size_t columns = t.columns - from;
-    if (SLOPES) softmax_slope_any<HELD>(p + from, x + from, y + from, n, columns, t.scale, lanes, red);
-    else softmax_any<HELD>(x + from, y + from, n, columns, t.scale, lanes, red);
-    if (hidden) attend_fill(y, 0, hidden, 0, lanes);
-}
-
-template <int SLOPES, typename T> static status_t attend_rows(const attention_rows_task *t, cudaStream_t stream) {
-    const unsigned lanes = softmax_lanes(t->columns);
-    return MEMOPT_I_CUDA_SOFTMAX_RUN((attend_kernel<true, SLOPES, T>), (attend_kernel<false, SLOPES, T>),
-                                     t->rows * t->heads, lanes, stream, *t);
-}
-
+/* ---- kernels ---- */
 /* Rows of all key heads side by side, copied; those that are not in use become 0. Heads lie `step` apart. */
 typedef struct mask_task {
     const void *from;
@@ -15365,11 +15319,13 @@ PRUNED matrix attention_from(matrix m, size_t row) {
 template <int SLOPES> static status_t attention_soft(const attention_worker *w) {
     const attention_task *t = w->t;
     const memopt_attention *a = &t->a;
-    const attention_rows_task k = {
-        SLOPES ? t->grad_scores : t->scores, t->p, SLOPES ? t->g : t->p, a->lengths, w->sequence, w->length, w->window,
-        w->first, w->rows, a->kv_heads, a->block, w->at, w->columns, t->stride, t->pitch, a->scale, a->causal };
+    const softmax_data p = { t->p, a->type };
+    const softmax_data to = { SLOPES ? t->g : t->p, a->type };
+    const softmax_task k = { SLOPES ? t->grad_scores : t->scores, p, to, a->lengths ? a->lengths + w->sequence : NULL,
+                             w->rows, w->columns, t->stride, t->pitch, a->kv_heads, a->block, w->first, w->at,
+                             w->length, w->window, a->scale, a->causal };
 
-    return w->plan_only ? 0 : CU_WITH(a->type, attend_rows<SLOPES, T>(&k, t->stream));
+    return w->plan_only ? 0 : softmax_launch<SLOPES>(k, t->stream);
 }
 
 PRUNED status_t attention_multiply(const attention_worker *w, matrix_product *q) {

@@ -215,6 +215,11 @@ static void test_cuda_attention_check(test_cuda_attention_case *c, int backward,
     free(p);
 }
 /* ---- tests ---- */
+/* Way 0: as the device has it; 1: by rows of scores, as heads of 16 bits that are wider than 128; 2: by cuda_flash. */
+static size_t test_cuda_attention_width(int way, size_t width) {
+    simulator_compiled(way == 2 ? 80 : 0);
+    return way == 1 ? width + 128 : width;
+}
 static void test_cuda_attention_shapes(void) {
     static const size_t shapes[][5] = { /* batch, length, heads, kv_heads, width */
         { 1, 1, 1, 0, 1 }, { 2, 5, 2, 0, 8 }, { 1, 33, 3, 0, 16 }, { 3, 40, 4, 2, 8 }, { 2, 31, 6, 1, 5 }, { 4, 17, 2, 2, 24 }, { 1, 130, 2, 1, 8 } };
@@ -222,10 +227,9 @@ static void test_cuda_attention_shapes(void) {
     uint64_t seed = 1; size_t s; int type, again, n = 0;
     for (s = 0; s < sizeof shapes / sizeof shapes[0]; ++s) for (type = 0; type < 3; ++type) for (again = 0; again < 4; ++again, ++n) {
         test_cuda_attention_rig r = test_cuda_attention_open(n % 6 ? 0 : 2); /* a table that is too small works too */
-        test_cuda_attention_case c = test_cuda_attention_case_make(&seed, (memopt_type)type, shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3], shapes[s][4], again & 1, n % 3 == 1, (size_t)(n % 5 == 4));
+        test_cuda_attention_case c = test_cuda_attention_case_make(&seed, (memopt_type)type, shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3], test_cuda_attention_width(n / 4 % 2, shapes[s][4]), again & 1, n % 3 == 1, (size_t)(n % 5 == 4));
         c.a.causal = again >> 1; c.a.block = blocks[n % 5]; c.a.online = n % 7 == 6;
-        simulator_compiled(n / 4 % 2 ? 75 : 0); /* by rows of scores, or by cuda_flash */
-        if (n % 4 == 2) c.a.scale = 0.5f;
+        if (n % 4 == 2) c.a.scale = c.a.width > 128 ? 0.1f : 0.5f;
         if (shapes[s][1] > 100 && c.a.block == 1) c.a.block = 48;
         test_cuda_attention_spoil(&c);
         test_cuda_attention_poison(&c.out); test_cuda_attention_poison(&c.dq); test_cuda_attention_poison(&c.dk); test_cuda_attention_poison(&c.dv);
@@ -240,13 +244,12 @@ static void test_cuda_attention_shapes(void) {
 }
 static void test_cuda_attention_schedules(void) { /* the same bits in every order of threads, and in every order of streams */
     uint64_t seed; int type;
-    simulator_compiled(75);
     for (type = 0; type < 3; ++type) {
         unsigned char *first = NULL; size_t bytes = 0;
         TEST_SCHEDULES(8) {
             test_cuda_attention_rig r = test_cuda_attention_open(0); test_cuda_attention_case c;
             seed = 9;
-            c = test_cuda_attention_case_make(&seed, (memopt_type)type, 2, 21, 2, 1, 8, 0, 1, 0);
+            c = test_cuda_attention_case_make(&seed, (memopt_type)type, 2, 21, 2, 1, type ? 136 : 8, 0, 1, 0);
             c.a.causal = 1; c.a.block = 16; /* rows of two thread blocks, whose probabilities lie in the place of scores */
             test_cuda_attention_scratch(&r, &c.a);
             simulator_streams(test_schedule_i % 3, (uint64_t)test_schedule_i);
@@ -263,11 +266,11 @@ static void test_cuda_attention_schedules(void) { /* the same bits in every orde
 /* What the declaration says of a causal block: NaN and infinities of a row reach what attends to it, and beside that only
    rows of its block: those before it by keys and values, gradients of those after it by queries and grad_output. */
 static test_cuda_attention_case test_cuda_attention_planted(test_cuda_attention_rig *r, memopt_type type, size_t block, int what, uint32_t bits, size_t at) {
-    uint64_t seed = 4; test_cuda_attention_case c = test_cuda_attention_case_make(&seed, type, 1, 40, 2, 1, 8, 0, 0, 0); size_t j;
+    uint64_t seed = 4; test_cuda_attention_case c = test_cuda_attention_case_make(&seed, type, 1, 40, 2, 1, type == MEMOPT_TYPE_F32 ? 8 : 136, 0, 0, 0); size_t j;
     const test_cuda_attention_tensor *t = test_cuda_attention_of(&c, what, what == 3); float x; const uint16_t half = (uint16_t)(type == MEMOPT_TYPE_BF16 ? bits >> 16 : bits >> 16 & 0x8000 ? 0xfc00 : bits & 0x400000 ? 0x7e00 : 0x7c00);
     memcpy(&x, &bits, sizeof x);
     c.a.causal = 1; c.a.block = block;
-    for (j = 0; j < 8 && bits; ++j) {
+    for (j = 0; j < c.a.width && bits; ++j) {
         const size_t place = test_cuda_attention_place(&c, what, 0, 0, at) + j;
         if (type == MEMOPT_TYPE_F32) ((float *)t->host)[place] = x;
         else ((uint16_t *)t->host)[place] = half;
@@ -285,7 +288,6 @@ static int test_cuda_attention_same_row(const test_cuda_attention_case *a, const
 }
 static void test_cuda_attention_not_finite(void) {
     static const uint32_t odd[] = { 0x7fc00000u, 0x7f800000u, 0xff800000u }; static const size_t blocks[] = { 1, 16, 40 }; size_t block, i, row; int what, type;
-    simulator_compiled(75);
     for (type = 0; type < 3; ++type) for (block = 0; block < 3; ++block) for (what = 0; what < 4; ++what) for (i = 0; i < 3; ++i) {
         const size_t at = 21, from = at / blocks[block] * blocks[block], end = memopt_i_min(from + blocks[block], 40);
         test_cuda_attention_rig r = test_cuda_attention_open(0);
@@ -319,14 +321,12 @@ static void test_cuda_attention_row(const float *x, const float *g, size_t n, si
 static void test_cuda_attention_long(void) {
     static const size_t lengths[] = { 3, 33, 1024, 1025, 8192, 8193 };
     uint64_t seed = 3; size_t s, i, j; int type;
-    simulator_compiled(75);
-    if (test_on_card()) return; /* there 16 bits have no rows of scores */
     for (s = 0; s < sizeof lengths / sizeof lengths[0]; ++s) for (type = 0; type < 3; ++type) {
         const size_t n = lengths[s], first = n - 3; const memopt_type of = (memopt_type)type;
         memopt_attention x; memopt_i_cuda::attention_task t; memopt_cuda_ops ops; memopt_carver c; size_t bytes = 0; float *scores, *grad_scores; unsigned char *p, *g;
         const int mark = test_device_mark();
         memset(&x, 0, sizeof x); memset(&ops, 0, sizeof ops);
-        x.batch = x.heads = 1; x.length = n; x.width = 4; x.block = 3; x.type = of; x.causal = s % 2 == 0; x.grad_queries = &x;
+        x.batch = x.heads = 1; x.length = n; x.width = 132; x.scale = 0.5f; x.block = 3; x.type = of; x.causal = s % 2 == 0; x.grad_queries = &x;
         CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0);
         ops.d_scratch = test_device(bytes); ops.scratch_bytes = bytes;
         CHECK(memopt_i_cuda::attention_resolve(&x, 1, &t) == 0 && t.bytes == bytes);
@@ -403,11 +403,10 @@ static void test_cuda_attention_bad(void) {
 static void test_cuda_attention_faults(void) { /* the k-th call into cuBLASLt, the k-th launch, the k-th call into CUDA fails */
 #ifndef __CUDACC__
     size_t k; int how; uint64_t seed = 5;
-    simulator_compiled(75);
     for (how = 0; how < 3; ++how)
         for (k = 1; k < 60; ++k) {
             test_cuda_attention_rig r = test_cuda_attention_open(0); memopt_cuda_status s;
-            test_cuda_attention_case c = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_F16, 1, 8, 2, 1, 8, 0, 1, 0);
+            test_cuda_attention_case c = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_F16, 1, 8, 2, 1, 136, 0, 1, 0);
             c.a.block = 4;
             test_cuda_attention_scratch(&r, &c.a);
             if (how == 2) simulator_fail_call(k); else if (how) simulator_fail_launch(k); else cublaslt_mock_fail(k, CUBLAS_STATUS_EXECUTION_FAILED);
@@ -434,13 +433,13 @@ static void test_cuda_attention_bytes(void) { /* what the essay says */
     CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == (size_t)8 * 32 * 4096 * 4);
     if (test_on_card()) return;
     x.online = 0; x.statistics = NULL; x.grad_queries = NULL;
-    simulator_devices(0); /* planned where there is no device: as on one of 8.0 */
+    simulator_devices(0); /* planned where there is no device */
     CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == 0);
     simulator_devices(2);
-    simulator_compiled(75);
+    x.width = 136; /* rows of scores */
     CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == (size_t)32 * 256 * 4096 * 4);
     x.grad_queries = &x; /* of a backward */
-    CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == (size_t)2 * 32 * 256 * 4096 * 4 + (size_t)2 * 4096 * 32 * 128 * 4);
+    CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == (size_t)2 * 32 * 256 * 4096 * 4 + (size_t)2 * 4096 * 32 * 136 * 4);
     x.type = MEMOPT_TYPE_F32;
     CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == (size_t)2 * 32 * 256 * 4096 * 4);
 }
@@ -660,12 +659,11 @@ static void test_cuda_attention_documents_one(uint64_t *seed, memopt_type type, 
 static void test_cuda_attention_documents(void) {
     static const size_t windows[] = { 0, 1, 33, 64, 100, 129 }, widths[] = { 16, 64, 100 };
     uint64_t seed = 21; int n = 0;
-    for (int way = 0; way <= 80; way += way ? 5 : 75) /* by rows of scores, by cuda_flash, by cuda_groups */
+    for (int way = 0; way < 3; ++way)
         for (size_t i = 0; i < 6; ++i, ++n) {
-            simulator_compiled(way);
-            test_cuda_attention_documents_one(&seed, MEMOPT_TYPE_BF16, widths[i % 3], windows[i], n);
-            if (way == 75) test_cuda_attention_documents_one(&seed, MEMOPT_TYPE_F32, widths[i % 3], windows[i], n + 1);
-            if (i % 3 == 2) test_cuda_attention_documents_one(&seed, MEMOPT_TYPE_F16, 64, windows[i], n);
+            test_cuda_attention_documents_one(&seed, MEMOPT_TYPE_BF16, test_cuda_attention_width(way, widths[i % 3]), windows[i], n);
+            if (way == 1) test_cuda_attention_documents_one(&seed, MEMOPT_TYPE_F32, widths[i % 3], windows[i], n + 1);
+            if (i % 3 == 2) test_cuda_attention_documents_one(&seed, MEMOPT_TYPE_F16, test_cuda_attention_width(way, 64), windows[i], n);
         }
     simulator_compiled(0);
 }
@@ -706,14 +704,13 @@ static void test_cuda_attention_many(void) {
 static void test_cuda_attention_windows(void) {
     static const size_t windows[] = { 1, 31, 34, 64, 129, 191, 193, 400 };
     uint64_t seed = 23; int n = 0;
-    for (int way = 0; way <= 80; way += way ? 5 : 75) for (size_t i = 0; i < 8; ++i, ++n) {
-        const memopt_type type = way != 75 ? (memopt_type)(1 + i % 2) : (memopt_type)(i % 3);
+    for (int way = 0; way < 3; ++way) for (size_t i = 0; i < 8; ++i, ++n) {
+        const memopt_type type = way != 1 ? (memopt_type)(1 + i % 2) : (memopt_type)(i % 3);
         const size_t length = windows[i] == 191 ? 257 : 193; /* there a tile is seen but for one column of one row */
         const size_t widths[] = { 5, 64, 128 }; test_cuda_attention_rig r = test_cuda_attention_open(0);
         test_cuda_attention_case c =
-            test_cuda_attention_case_make(&seed, type, 2, length, 2, 1 + i % 2, widths[i % 3], n & 1, n % 4 == 1,
-                                          n % 5 == 4);
-        simulator_compiled(way);
+            test_cuda_attention_case_make(&seed, type, 2, length, 2, 1 + i % 2, test_cuda_attention_width(way, widths[i % 3]),
+                                          n & 1, n % 4 == 1, n % 5 == 4);
         c.a.causal = 1; c.a.window = windows[i]; c.a.block = i % 4 ? 40 : 0;
         if (i % 2) { c.a.online = 1; c.a.statistics = (float *)test_device(2 * length * 2 * sizeof(float)); }
         if (i % 2) test_poison(c.a.statistics, 2 * length * 2 * sizeof(float));
@@ -739,14 +736,14 @@ static void test_cuda_attention_windows(void) {
 /* NaN and infinities in a document reach no other one, on any way. */
 static void test_cuda_attention_documents_apart(void) {
     static const uint16_t odd[] = { 0x7fc0, 0x7f80, 0xff80 }; static const size_t starts[] = { 0, 20, 61, 150 };
-    for (int way = 0; way <= 80; way += way ? 5 : 75) for (int what = 0; what < 4; ++what) {
+    for (int way = 0; way < 3; ++way) for (int what = 0; what < 4; ++what) {
         const int i = (what + way) % 3; test_cuda_attention_case c[2]; test_cuda_attention_rig r = test_cuda_attention_open(0);
-        simulator_compiled(way);
+        const size_t width = test_cuda_attention_width(way, 64);
         for (int k = 0; k < 2; ++k) {
             uint64_t seed = 24;
-            c[k] = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_BF16, 1, 150, 2, 1, 64, 0, 0, 0);
+            c[k] = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_BF16, 1, 150, 2, 1, width, 0, 0, 0);
             const test_cuda_attention_tensor *t = test_cuda_attention_of(&c[k], what, what == 3);
-            for (size_t j = 0; j < 64 && k; ++j)
+            for (size_t j = 0; j < width && k; ++j)
                 ((uint16_t *)t->host)[test_cuda_attention_place(&c[k], what, 0, 0, 20 + (size_t)i * 20) + j] = odd[i];
             test_put(t->d, t->host, t->bytes);
             c[k].a.documents = 3; c[k].a.starts = starts; c[k].a.causal = i % 2; c[k].a.block = 16;
@@ -780,7 +777,8 @@ static void test_cuda_attention_skips(void) {
         CHECK_AT(work[1] * 2 < work[0] && work[2] * 2 < work[0], way);
         x = c.a; x.grad_queries = NULL; x.documents = 8; x.starts = NULL; /* it is not looked at */
         CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == 256);
-        simulator_compiled(75);
+        x.width = 136; /* rows of scores */
+        x.query_stride = x.kv_stride = x.output_stride = 0;
         x.kv_heads = x.heads = 2; x.longest = 200; x.block = 16;
         CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == 2 * 16 * 256 * 4);
         x.documents = x.longest = 0; x.causal = 1; x.window = 100; /* 100 + 16 + 30 columns */
@@ -794,10 +792,9 @@ static void test_cuda_attention_skips(void) {
 /* What the CPU refuses is refused, on any way, and nothing is written. */
 static void test_cuda_attention_documents_bad(void) {
     static size_t starts[] = { 0, 3, 8, 16 }; memopt_attention x;
-    for (int way = 75; way <= 80; way += 5) {
+    for (int way = 1; way < 3; ++way) {
         uint64_t seed = 26; test_cuda_attention_rig r = test_cuda_attention_open(0); memopt_cuda_ops ops;
-        test_cuda_attention_case c = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_BF16, 2, 8, 2, 2, 8, 0, 0, 0);
-        simulator_compiled(way);
+        test_cuda_attention_case c = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_BF16, 2, 8, 2, 2, test_cuda_attention_width(way, 8), 0, 0, 0);
         c.a.documents = 3; c.a.starts = starts; c.a.causal = 1;
         test_cuda_attention_scratch(&r, &c.a);
         const size_t launches = simulator_launches();
@@ -825,7 +822,7 @@ static void test_cuda_attention_documents_bad(void) {
         CHECK(simulator_launches() == launches);
         for (size_t k = 1; k <= 4 && !test_on_card(); ++k) { /* that of starts is the first of four */
             simulator_fail_launch(k);
-            if (way == 80) CHECK(memopt_cuda_attention_backward(&r.ops, &c.a, NULL)
+            if (way == 2) CHECK(memopt_cuda_attention_backward(&r.ops, &c.a, NULL)
                                  == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources);
             simulator_fail_launch(0);
         }

@@ -154,10 +154,10 @@ template <int LANES> static __global__ void cuda_softmax_rows16(float *x, memopt
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
     const size_t row = LANES == 32 ? threadIdx.x / 32 : 0;
     x += row * columns; g += row * columns; z += row * columns;
-    memopt_i_cuda::bf16_t *const p = y ? y + row * columns : (memopt_i_cuda::bf16_t *)(void *)x;
+    const memopt_i_cuda::softmax_data p = { y ? (void *)(y + row * columns) : (void *)x, MEMOPT_TYPE_BF16 }, to = { z, MEMOPT_TYPE_F16 };
     memopt_i_cuda::softmax_row(x, p, n, columns, 0.5f, LANES, red);
     if (LANES == 256) __syncthreads(); else __syncwarp();
-    memopt_i_cuda::softmax_slope_row(p, g, z, n, columns, 0.5f, LANES, red);
+    memopt_i_cuda::softmax_slope_row(p, g, to, n, columns, 0.5f, LANES, red);
 }
 static void cuda_softmax_narrow(void) {
     static const size_t shapes[][2] = { { 100, 100 }, { 63, 100 }, { 64, 64 }, { 1000, 1024 }, { 0, 8 }, { 513, 515 } }; uint64_t seed = 5; size_t k, i, row; int in_place, wide;

@@ -39,7 +39,7 @@ void simulator_devices(int count); /* 0 to 8 */
 void simulator_memory(size_t bytes);
 void simulator_capability(int major, int minor);
 void simulator_attribute(int attribute, int value); /* a cudaDeviceAttr */
-void simulator_compiled(int version); /* kernels are from PTX of 75, say; 0 = of the device's own capability */
+void simulator_compiled(int version); /* kernels are from PTX of 80, say; 0 = of the device's own capability */
 
 /* fn(argument) as an operation of the stream, in its order, with device memory in reach: for mocks of libraries that
    launch. In a graph it is called at each launch. destroy(argument) is called when it no longer is; NULL: nothing is.

@@ -3855,7 +3855,7 @@ typedef struct quant_task {
     uint32_t block;      /* elements of one */
     uint32_t team, rounds; /* threads that share a block, a power of two from 8 to 128; passes */
     uint32_t fours;      /* groups of four that a thread has of a block: 1, 2, 4 or 8 */
-    uint32_t map, vector;
+    uint32_t map, vector, narrow; /* narrow: src is bf16 */
 } quant_task;
 
 /* The largest of a team: shuffles, and shared memory where a team is more than a warp. Two rows of `red`, so that one
@@ -3893,22 +3893,21 @@ template <int COUNT> CU_DEVICE void scale_fours(float4 *x, float inverse) {
     }
 }
 
-/* A thread holds eight groups of four: of one block, or, where those are SMALL, t.fours of each of 8 / t.fours blocks;
-   blocks go to the teams in turn. TEAM: threads that share a block; 0: as many as t says. The usual blocks, of 256,
-   have a kernel for each of the SIGNS; the others ask t.map. */
+/* A thread holds eight groups of four: of one block, or, of small ones, t.fours of each of 8 / t.fours blocks; blocks go
+   to the teams in turn. The usual blocks, of 256, have a kernel for each T and each of the SIGNS; the others have one,
+   which asks the task for everything. */
 enum { QUANT_UNSIGNED, QUANT_SIGNED, QUANT_ANY };
 
-template <class T, bool SMALL, int TEAM, int SIGNS>
-static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_task t) {
-    enum { ALL = QUANT_FOURS, ALONE = SMALL ? 1 : ALL };
+template <class T, int SIGNS> static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_task t) {
+    enum { ALL = QUANT_FOURS, ANY = SIGNS == QUANT_ANY, ALONE = ANY ? 1 : ALL };
 
     MEMOPT_I_CUDA_SHARED(uint32_t, bins, [SIGNS == QUANT_SIGNED ? SIGNED_BINS : UNSIGNED_BINS]);
     MEMOPT_I_CUDA_SHARED(uint32_t, red, [2 * QUANT_THREADS / 32]);
-    const bool is_signed = SIGNS == QUANT_ANY ? t.map != MEMOPT_QUANT_UNSIGNED : SIGNS == QUANT_SIGNED;
-    const uint32_t team = TEAM ? (uint32_t)TEAM : t.team;
+    const bool is_signed = ANY ? t.map != MEMOPT_QUANT_UNSIGNED : SIGNS == QUANT_SIGNED;
+    const uint32_t team = ANY ? t.team : 8;
     const uint32_t teams = QUANT_THREADS / team;
     const uint32_t lane = threadIdx.x % team;
-    const uint32_t fours = SMALL ? t.fours : (uint32_t)ALL;
+    const uint32_t fours = ANY ? t.fours : (uint32_t)ALL;
     const size_t pass = (size_t)teams * (ALL / fours);
     const size_t first = blockIdx.x * pass * t.rounds + threadIdx.x / team;
     const bool whole = t.vector && t.block == team * fours * 4
@@ -3921,7 +3920,9 @@ static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_ta
             const size_t b = here + (size_t)(k / fours) * teams;
             const uint32_t end = b < t.blocks ? (uint32_t)memopt_i_min(t.n - b * t.block, t.block) : 0;
             const uint32_t offset = (k % fours * team + lane) * 4;
-            x[k] = four_of_each((const T *)t.src + b * t.block, offset, end, whole || (t.vector && offset + 4 <= end));
+            const bool all = whole || (t.vector && offset + 4 <= end);
+            if (ANY && t.narrow) x[k] = four_of_each((const bf16_t *)t.src + b * t.block, offset, end, all);
+            else x[k] = four_of_each((const T *)t.src + b * t.block, offset, end, all);
         }
         if (round == 0) { /* the table comes while the numbers are on their way */
             const uint32_t *from =
@@ -3934,21 +3935,26 @@ static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_ta
         }
         uint32_t max[ALL];
         CU_UNROLL for (int k = 0; k < ALL; ++k) {
-            const uint32_t so_far = SMALL || !k ? 0x01000000 : max[0];
-            max[SMALL ? k : 0] = max_key(max_key(max_key(max_key(so_far, x[k].x), x[k].y), x[k].z), x[k].w);
+            const uint32_t so_far = ANY || !k ? 0x01000000 : max[0];
+            max[ANY ? k : 0] = max_key(max_key(max_key(max_key(so_far, x[k].x), x[k].y), x[k].z), x[k].w);
         }
-        for (uint32_t apart = 1; SMALL && apart < fours; apart *= 2) /* of all groups that are of one block */
+        for (uint32_t apart = 1; ANY && apart < fours; apart *= 2) /* of all groups that are of one block */
             CU_UNROLL for (int k = 0; k < ALL; ++k) {
                 if (apart == 1 && k % 2 == 0) max[k] = max[k + 1] = larger(max[k], max[k + 1]);
                 if (apart == 2 && k % 4 < 2) max[k] = max[k + 2] = larger(max[k], max[k + 2]);
+                if (apart == 4 && k < 4) max[k] = max[k + 4] = larger(max[k], max[k + 4]);
             }
+        float absmax = 0;
         CU_UNROLL for (int g = 0; g < ALL; g += ALONE) {
             const size_t b = here + (size_t)((uint32_t)g / fours) * teams;
             const uint32_t end = b < t.blocks ? (uint32_t)memopt_i_min(t.n - b * t.block, t.block) : 0;
-            const uint32_t largest = team_max(max[g], team, red + round % 2 * (QUANT_THREADS / 32));
-            const float absmax = memopt_i_float_of((largest - 0x01000000) / 2);
 
-            if (end && lane == 0) t.absmax[b] = absmax;
+            if (!ANY || (uint32_t)g % fours == 0) {
+                const uint32_t largest = team_max(max[g], team, red + round % 2 * (QUANT_THREADS / 32));
+
+                absmax = memopt_i_float_of((largest - 0x01000000) / 2);
+                if (end && lane == 0) t.absmax[b] = absmax;
+            }
             scale_fours<ALONE>(x + g, memopt_i_inverse(absmax));
             CU_UNROLL for (int k = g; k < g + ALONE; ++k) {
                 const uint32_t offset = ((uint32_t)k % fours * team + lane) * 4;
@@ -4076,11 +4082,10 @@ template <class T> static status_t quantize_launch(quant_task t, cudaStream_t st
     const size_t blocks = memopt_i_ceil_div(t.blocks, pass * t.rounds);
     enum { THREADS = QUANT_THREADS };
 
-    if (t.block <= 128) return CU_RUN((quantize_kernel<T, true, 8, QUANT_ANY>), blocks, THREADS, 0, stream, t);
-    if (t.block > 256) return CU_RUN((quantize_kernel<T, false, 0, QUANT_ANY>), blocks, THREADS, 0, stream, t);
+    if (t.block != 256) return CU_RUN((quantize_kernel<float, QUANT_ANY>), blocks, THREADS, 0, stream, t);
     if (t.map == MEMOPT_QUANT_UNSIGNED)
-        return CU_RUN((quantize_kernel<T, false, 8, QUANT_UNSIGNED>), blocks, THREADS, 0, stream, t);
-    return CU_RUN((quantize_kernel<T, false, 8, QUANT_SIGNED>), blocks, THREADS, 0, stream, t);
+        return CU_RUN((quantize_kernel<T, QUANT_UNSIGNED>), blocks, THREADS, 0, stream, t);
+    return CU_RUN((quantize_kernel<T, QUANT_SIGNED>), blocks, THREADS, 0, stream, t);
 }
 
 /* rounds 0: as many as the size wants; tests ask for others */
@@ -4094,7 +4099,7 @@ static status_t quantize(uint8_t *codes, float *absmax, const T *src, size_t n, 
     if (!n) return ready();
     const quant_task t = { src, codes, absmax, n, memopt_quantize_blocks(n, block), (uint32_t)block,
                            quant_team(block), rounds, block <= 32 ? 1u : block <= 64 ? 2u : block <= 128 ? 4u : 8u,
-                           (uint32_t)map, vector };
+                           (uint32_t)map, vector, sizeof *src < 4 };
     return quantize_launch<T>(t, stream);
 }
 
@@ -8570,9 +8575,9 @@ template <bool SCALED> CU_DEVICE float softmax_scaled(float x, float scale) {
     return SCALED ? memopt_i_times(scale, x) : x;
 }
 
-template <int N, int TOTAL, bool SCALED> CU_DEVICE void softmax_take(softmax_sums *s, const float *x, float scale) {
+template <int N, bool SCALED> CU_DEVICE void softmax_take(softmax_sums *s, const float *x, float scale) {
     float max = x[0];
-    float e[N], t[N];
+    float e[N];
 
     CU_UNROLL for (int i = 1; i < N; ++i) max = fmaxf(max, x[i]);
     if (max > s->max) {
@@ -8581,14 +8586,20 @@ template <int N, int TOTAL, bool SCALED> CU_DEVICE void softmax_take(softmax_sum
     }
     CU_UNROLL for (int i = 0; i < N; ++i) {
         e[i] = softmax_exp(softmax_scaled<SCALED>(memopt_i_sum(x[i], -s->max), scale));
-        if (TOTAL) t[i] = memopt_i_times(x[i], 0.125f); /* no more than 8 of them: no overflow, one conversion */
     }
-    CU_UNROLL for (int half = N / 2; half; half /= 2) CU_UNROLL for (int i = 0; i < half; ++i) {
-                e[i] = memopt_i_sum(e[i], e[i + half]);
-                if (TOTAL) t[i] = memopt_i_sum(t[i], t[i + half]);
-            }
+    CU_UNROLL for (int half = N / 2; half; half /= 2)
+        CU_UNROLL for (int i = 0; i < half; ++i) e[i] = memopt_i_sum(e[i], e[i + half]);
     s->sum = memopt_i_sum(s->sum, e[0]);
-    if (TOTAL) s->total += (double)t[0];
+}
+
+/* An eighth of the sum of no more than 8 numbers: no overflow, one conversion. */
+template <int N> CU_DEVICE void softmax_add(softmax_sums *s, const float *x) {
+    float t[N];
+
+    CU_UNROLL for (int i = 0; i < N; ++i) t[i] = memopt_i_times(x[i], 0.125f);
+    CU_UNROLL for (int half = N / 2; half; half /= 2)
+        CU_UNROLL for (int i = 0; i < half; ++i) t[i] = memopt_i_sum(t[i], t[i + half]);
+    s->total += (double)t[0];
 }
 
 /* By a warp: all lanes have the warp's. */
@@ -8632,7 +8643,7 @@ CU_DEVICE void softmax_long_row(const float *x, softmax_data y, size_t n, size_t
 
         CU_UNROLL for (int u = 0; u < 2; ++u)
             softmax_load(x, softmax_place(k + u, threadIdx.x, lanes, aligned), n, none, v[u]);
-        CU_UNROLL for (int u = 0; u < 2; ++u) softmax_take<4, 0, true>(&s, v[u], scale);
+        CU_UNROLL for (int u = 0; u < 2; ++u) softmax_take<4, true>(&s, v[u], scale);
     }
     softmax_hand_over(&s, scale, red);
     softmax_collect(&s, scale, red);
@@ -8835,9 +8846,10 @@ struct cross_entropy {
 };
 
 /* Of LOADS pieces from `at` on, blockDim.x apart, those of this thread that there are: read, and kept where they fit.
-   WHOLE: all of them. */
-template <bool WHOLE, int TOTAL, typename T>
-CU_DEVICE void cross_entropy_take(softmax_sums *s, const softmax_span<T> &r, uint4 *kept, size_t some, size_t at) {
+   WHOLE: all of them. total: their sum is wanted, too. */
+template <bool WHOLE, typename T>
+CU_DEVICE void cross_entropy_take(softmax_sums *s, const softmax_span<T> &r, uint4 *kept, size_t some, size_t at,
+                                  bool total) {
     enum { N = softmax_pack<T>::N, LOADS = CROSS_ENTROPY_LOADS };
     const uint4 *const from = r.pieces + at;
     const unsigned step = blockDim.x;
@@ -8855,14 +8867,14 @@ CU_DEVICE void cross_entropy_take(softmax_sums *s, const softmax_span<T> &r, uin
         if (!WHOLE && k * step >= left) continue;
         if (k * step < keep) kept[(unsigned)at + k * step] = v[k];
         softmax_unpack(r.x, v[k], x);
-        softmax_take<N, TOTAL, false>(s, x, 1.0f);
+        softmax_take<N, false>(s, x, 1.0f);
+        if (total) softmax_add<N>(s, x);
     }
 }
 
 /* First read: the largest and the sum. What fits stays in shared memory, read by the thread that wrote it. */
-template <typename T, int TOTAL> static __device__ softmax_sums cross_entropy_measure(softmax_span<T> r, uint4 *kept,
-                                                                                      size_t some, float *red,
-                                                                                      double *totals) {
+template <typename T> static __device__ softmax_sums cross_entropy_measure(softmax_span<T> r, uint4 *kept, size_t some,
+                                                                           float *red, double *totals, bool total) {
     const size_t step = (size_t)CROSS_ENTROPY_LOADS * blockDim.x;
     const size_t whole = r.body / step * step;
     softmax_sums s = softmax_begin();
@@ -8871,14 +8883,15 @@ template <typename T, int TOTAL> static __device__ softmax_sums cross_entropy_me
     for (size_t at = threadIdx.x; at < whole; at += step) {
         if (at + step < whole) CU_UNROLL for (unsigned k = 0; k < CROSS_ENTROPY_LOADS; ++k)
             prefetch<0>(r.pieces + at + step + k * blockDim.x);
-        cross_entropy_take<true, TOTAL>(&s, r, kept, some, at);
+        cross_entropy_take<true>(&s, r, kept, some, at, total);
     }
-    if (whole + threadIdx.x < r.body) cross_entropy_take<false, TOTAL>(&s, r, kept, some, whole + threadIdx.x);
+    if (whole + threadIdx.x < r.body) cross_entropy_take<false>(&s, r, kept, some, whole + threadIdx.x, total);
     for (size_t i = threadIdx.x; i < r.head + r.tail; i += blockDim.x) {
         x[0] = load_one(r.x + (i < r.head ? i : i - r.head + r.n - r.tail));
-        softmax_take<1, TOTAL, false>(&s, x, 1.0f);
+        softmax_take<1, false>(&s, x, 1.0f);
+        if (total) softmax_add<1>(&s, x);
     }
-    if (TOTAL) {
+    if (total) {
         s.total = softmax_warp_sum(s.total);
         if (threadIdx.x % 32 == 0) totals[threadIdx.x / 32] = s.total;
     }
@@ -8976,7 +8989,7 @@ template <typename T> static __device__ void cross_entropy_write(softmax_span<T>
         store_one(r.x + target, f.at_target); /* over what this thread has just written: a block is a power of two */
 }
 
-template <typename T, int TOTAL>
+template <typename T>
 static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS, 2) cross_entropy_kernel(const cross_entropy t) {
     MEMOPT_I_CUDA_SHARED_BYTES(uint4, kept, 16);
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
@@ -8994,7 +9007,7 @@ static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS, 2) cross_entropy
     const softmax_span<T> r = softmax_cut(x, t.x.vocabulary);
     const bool decides = threadIdx.x == 0;
     const float at = decides && (size_t)target < t.x.vocabulary ? load_one(x + target) : 0; /* used later */
-    const softmax_sums s = cross_entropy_measure<T, TOTAL>(r, kept, t.kept, red, totals);
+    const softmax_sums s = cross_entropy_measure(r, kept, t.kept, red, totals, t.x.rule.smoothing > 0);
     memopt_i_cross_entropy_row of;
     if (decides) of = cross_entropy_decide(t, s, target, at, totals, found);
     if (!t.x.keep_logits) __syncthreads(); /* the target's logit has been read, found is there */
@@ -9030,13 +9043,13 @@ template <typename KERNEL> static size_t cross_entropy_kept(KERNEL kernel, size_
     return memopt_i_min(pieces, bytes / 16);
 }
 
-template <typename T, int TOTAL> static status_t cross_entropy_launch(cross_entropy t, cudaStream_t stream) {
+template <typename T> static status_t cross_entropy_launch(cross_entropy t, cudaStream_t stream) {
     const size_t pieces = t.x.vocabulary / softmax_pack<T>::N;
     unsigned threads = 64;
 
     while (threads < CROSS_ENTROPY_THREADS && threads * 2 <= pieces) threads *= 2;
-    t.kept = t.x.keep_logits ? 0 : cross_entropy_kept(cross_entropy_kernel<T, TOTAL>, pieces);
-    return CU_RUN((cross_entropy_kernel<T, TOTAL>), t.x.rows, threads, memopt_i_max(t.kept, 1) * 16, stream, t);
+    t.kept = t.x.keep_logits ? 0 : cross_entropy_kept(cross_entropy_kernel<T>, pieces);
+    return CU_RUN((cross_entropy_kernel<T>), t.x.rows, threads, memopt_i_max(t.kept, 1) * 16, stream, t);
 }
 
 /* Rows whose logits become their gradient. x has been checked and has its stride; *d_count are the targets of all rows
@@ -9046,8 +9059,7 @@ PRUNED status_t cross_entropy_rows(const memopt_cross_entropy *x, const size_t *
     const cross_entropy t = { *x, d_count, d_row_losses, 0 };
 
     if (!x->rows) return 0;
-    return CU_WITH(x->type, x->rule.smoothing > 0 ? cross_entropy_launch<T, 1>(t, stream)
-                                                             : cross_entropy_launch<T, 0>(t, stream));
+    return CU_WITH(x->type, cross_entropy_launch<T>(t, stream));
 }
 
 /* ---- counts and sums: one block, in an order that the number of rows fixes ---- */

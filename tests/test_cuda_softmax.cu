@@ -307,7 +307,7 @@ static void cuda_softmax_large(void) { /* vocabularies as they are: kept in shar
 /* What of a row stays in shared memory of an H200 (227 KiB a block, 132 multiprocessors, 50 MiB): two blocks' where that is enough */
 static void cuda_softmax_kept(void) {
 #ifndef __CUDACC__
-    const auto kernel = memopt_i_cuda::cross_entropy_kernel<memopt_i_cuda::bf16_t, 0>; memopt_loss_rule rule;
+    const auto kernel = memopt_i_cuda::cross_entropy_kernel<memopt_i_cuda::bf16_t>; memopt_loss_rule rule;
     CHECK(memopt_i_cuda::cross_entropy_kept(kernel, 50304 / 8) == 50304 / 8);
     CHECK(memopt_i_cuda::cross_entropy_kept(kernel, 64000 / 8) == (233472 / 2 - 2048) / 16); /* 13 KiB a row are left */
     CHECK(memopt_i_cuda::cross_entropy_kept(kernel, 128256 / 8) == (233472 / 2 - 2048) / 16); /* 139 KiB, but not for long */

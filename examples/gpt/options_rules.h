@@ -33,15 +33,15 @@ static double options_extent(const options *o) {
     } while (0)
 
 /* Switches that this program does not have: bits of them. */
-static uint64_t options_bits(const int *ids, size_t count) {
+static inline uint64_t options_bits(const int *ids, size_t count) {
     uint64_t bits = 0;
 
     while (count) bits |= (uint64_t)1 << ids[--count];
     return bits;
 }
 
-static int options_elsewhere(uint64_t given, const int *ids, size_t count, const char *whose, const char *program,
-                             char *message, size_t capacity) {
+static inline int options_elsewhere(uint64_t given, const int *ids, size_t count, const char *whose,
+                                    const char *program, char *message, size_t capacity) {
     size_t i;
 
     for (i = 0; i < count; ++i)

@@ -78,6 +78,12 @@ typedef struct transformer_attention_fns {
     void *user;         /* yours: in both functions call->user is a transformer_part, whose shape points here */
 } transformer_attention_fns;
 
+typedef struct transformer_cut { /* by width, among ranks: tensor.h */
+    size_t parts;             /* of the model, whatever the number of ranks: a power of two */
+    size_t rank, rank_count;  /* which divides parts: each rank has as many, side by side */
+    struct memopt_comm *comm; /* of these ranks; NULL: one rank, or bytes are counted */
+} transformer_cut;
+
 typedef struct transformer { /* zero it, then set what you need; parts point to it, so a change is for all of them */
     size_t batch, length;    /* sequences, and tokens of each. When they change: describe and reshape */
     size_t width, heads;     /* heads divide the width, but with a head_width of their own */
@@ -116,6 +122,7 @@ typedef struct transformer { /* zero it, then set what you need; parts point to 
     size_t quantized_block;  /* 0: frozen matrices of blocks are of weight_type; else codes of 8 bits, as
                                 memopt_quantize_f32() makes them of blocks of so many: chain.codes, chain.absmax */
     memopt_quant_map quantized_map;
+    const transformer_cut *cut; /* NULL: all of it is here. Not on cards */
     float  dropout;          /* rate, of what a half of a block adds to its input; an evaluation has none */
     memopt_type type, weight_type, gradient_type; /* of activations, weights, gradients of weights */
     transformer_ops ops;     /* threads and gemm; scratch comes from the tape */
@@ -130,6 +137,7 @@ typedef struct transformer_tensor { /* where a parameter lies in the array of it
     const char *name;
     size_t first, count; /* elements; a count of 0: this shape does not have it */
     size_t columns;      /* of a matrix, which lies row by row; 0: a vector */
+    size_t pieces;       /* 0; or it is so many tensors of `count / pieces`, one behind the other, those of this rank */
 } transformer_tensor;
 
 typedef struct transformer_part { /* what every part has, and its callbacks know it by */
@@ -174,6 +182,13 @@ static inline void transformer_list(transformer_tensor *list, size_t i, const ch
     list[i].first = i ? list[i - 1].first + list[i - 1].count : 0;
     list[i].count = columns ? rows * columns : rows;
     list[i].columns = list[i].count ? columns : 0;
+    list[i].pieces = 0;
+}
+
+/* A tensor of a list is so many tensors for an optimizer, on all ranks alike; those from *first on are here. */
+static inline size_t transformer_numbers(const transformer *t, const transformer_tensor *l, size_t *first) {
+    *first = l->pieces ? t->cut->rank * l->pieces : 0;
+    return !l->count ? 0 : l->pieces ? t->cut->parts : 1;
 }
 
 /* Move the tensors of a list to where a shape with a grain has them. Returns the elements, of `elements` without it. */
@@ -289,26 +304,35 @@ static inline void transformer_place_part(const transformer_chain *c, transforme
     part->tensor_count = 0;
 }
 
+/* Piece `k` of a tensor, for an optimizer; here 0: another rank has it. */
+static inline void transformer_fill_tensor(const transformer *t, const transformer_part *part,
+                                           const transformer_tensor *l, size_t k, int here, memopt_optim_tensor *o) {
+    const size_t count = l->pieces ? l->count / l->pieces : l->count, first = l->first + k * count;
+
+    memset(o, 0, sizeof *o);
+    o->count = count;
+    o->columns = l->columns;
+    o->first = here ? 0 : count;
+    if (!here) return;
+    o->weights = part->rank ? transformer_at(part->adapters, first, MEMOPT_TYPE_F32)
+                            : transformer_at(part->weights, first, t->weight_type);
+    o->gradients = transformer_at(part->rank ? part->adapter_gradients : part->gradients, first, t->gradient_type);
+}
+
 /* The tensors that are trained, for an optimizer. */
 static inline void transformer_add_tensors(transformer_chain *c, transformer_part *part, const transformer_lists *x) {
     const transformer *t = c->shape;
     const transformer_tensor *list = transformer_trained(part, x);
-    size_t i;
+    size_t i, k, first;
 
     for (i = 0; list && i < TRANSFORMER_TENSORS_MAX; ++i) {
-        memopt_optim_tensor *o = c->tensors ? &c->tensors[c->tensor_count] : NULL;
+        const size_t numbers = transformer_numbers(t, &list[i], &first), here = list[i].pieces ? list[i].pieces : 1;
 
-        if (!list[i].count) continue;
-        ++c->tensor_count;
-        ++part->tensor_count;
-        if (!o) continue;
-        memset(o, 0, sizeof *o);
-        o->weights = part->rank ? transformer_at(part->adapters, list[i].first, MEMOPT_TYPE_F32)
-                                : transformer_at(part->weights, list[i].first, t->weight_type);
-        o->gradients = transformer_at(part->rank ? part->adapter_gradients : part->gradients, list[i].first,
-                                      t->gradient_type);
-        o->count = list[i].count;
-        o->columns = list[i].columns;
+        for (k = 0; c->tensors && k < numbers; ++k)
+            transformer_fill_tensor(t, part, &list[i], k - first, k >= first && k - first < here,
+                                    &c->tensors[c->tensor_count + k]);
+        c->tensor_count += numbers;
+        part->tensor_count += numbers;
     }
 }
 
@@ -444,12 +468,18 @@ static inline memopt_status transformer_done(const transformer_work *w, memopt_s
     const transformer_tensor *list = w->part->rank ? w->adapters : w->list;
     void *const *gradients = w->part->rank ? w->adapter_gradients : w->gradients;
     size_t tensor = w->part->first_tensor;
-    size_t i;
+    size_t i, k, first;
 
     if (w->part->is_frozen && !w->part->rank) return s;
     if (!t->done_fn || w->call->describing || w->call->calibrating) return s;
-    for (i = 0; i < TRANSFORMER_TENSORS_MAX && s == MEMOPT_OK; ++i)
-        if (list[i].count) s = t->done_fn(t->user, tensor++, gradients[i]);
+    for (i = 0; i < TRANSFORMER_TENSORS_MAX && s == MEMOPT_OK; ++i) {
+        const size_t numbers = transformer_numbers(t, &list[i], &first), here = list[i].pieces ? list[i].pieces : 1;
+
+        for (k = 0; numbers && k < here && s == MEMOPT_OK; ++k)
+            s = t->done_fn(t->user, tensor + first + k,
+                           transformer_at(gradients[i], k * (list[i].count / here), t->gradient_type));
+        tensor += numbers;
+    }
     return s;
 }
 #if defined(__cplusplus) && defined(__GNUC__)

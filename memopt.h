@@ -1666,9 +1666,10 @@ typedef enum memopt_state_format {
     MEMOPT_STATE_F32,  /* 4 bytes a moment */
     MEMOPT_STATE_BF16, /* 2 bytes, stochastically rounded */
     MEMOPT_STATE_8BIT, /* 1 byte and 4 / block; the second moment as its root, never zero */
-    /* 1 byte and 4 / block, as bitsandbytes holds them: for import and export; ADAMW and ADAM only. With blocks of 256,
-       moment[0], moment[1], scale[0], scale[1] of memopt_optim_view are its state1, state2, absmax1, absmax2. With
-       ADAMW weights decay after the update, as they do there */
+    /* 1 byte and 4 / block, as bitsandbytes holds them: for import and export, by memopt_optim_state_convert(); ADAMW
+       and ADAM only, and no device steps it. With blocks of 256, moment[0], moment[1], scale[0], scale[1] of
+       memopt_optim_view are its state1, state2, absmax1, absmax2. With ADAMW weights decay after the update, as they do
+       there */
     MEMOPT_STATE_BNB
 } memopt_state_format;
 
@@ -1842,6 +1843,16 @@ typedef struct memopt_optim_view {
 } memopt_optim_view;
 
 MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *optim, size_t tensor, memopt_optim_view *out);
+
+/**
+ * A tensor's moments in another format: read from the state of `from`, rounded to nearest into that of `to`, which has
+ * begun. So states of bitsandbytes go into others, and back.
+ *
+ * from     of the same kind, and with the same part of the tensor; stays as it is
+ * returns  OK; ERR_ARGUMENT (objects that differ in more than formats, ADAFACTOR); ERR_FORMAT (a state is of another
+ *          object). memopt_optim_error(to) says why
+ */
+MEMOPT_API memopt_status memopt_optim_state_convert(memopt_optim *to, memopt_optim *from, size_t tensor);
 
 /**
  * Step all tensors: begin, measure where the kind needs it, apply, end. Elements whose gradient is NaN, infinite or at
@@ -19490,6 +19501,65 @@ MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *o, size_t tensor,
     if (!s) s = memopt_i_state_check(o, tensor);
     if (!s) (void)memopt_i_state_layout(&o->parts[tensor], &o->desc, &o->desc.tensors[tensor], out);
     return s;
+}
+
+/* One moment of n elements from `at` on, which are at most a block of `to`. The second one is stored as its root where
+   that has 8 bits. */
+static void memopt_i_state_convert(memopt_i_optim_pass *to, const memopt_i_optim_pass *from, int moment, size_t at,
+                                   size_t n) {
+    const size_t piece = 32; /* every block is a multiple of it */
+    float *x = to->scratch[moment];
+    size_t i, j;
+
+    for (i = 0; i < n; i += piece) {
+        const size_t some = memopt_i_min(piece, n - i);
+        const int coded = from->part->format == MEMOPT_STATE_8BIT;
+        const float scale = coded ? from->view.scale[moment][(at + i) / from->desc->block] : 1;
+        const float *old;
+
+        (void)memopt_i_optim_load_moment(from, moment, at + i, 0, some, &old);
+        for (j = 0; j < some; ++j) {
+            const float y = memopt_i_times(old[j], scale);
+            const float value = moment && coded ? memopt_i_times(y, y) : y;
+
+            x[i + j] = moment && to->part->format == MEMOPT_STATE_8BIT ? memopt_i_round(sqrtf(value)) : value;
+        }
+    }
+    if (to->coded) {
+        const float largest = MEMOPT_I_DISPATCH(to->level, absmax, (x, n));
+
+        to->view.scale[moment][at / to->desc->block] = largest;
+        to->inverse[moment] = memopt_i_inverse(largest);
+        memopt_i_optim_encode(to, moment, x, at, n);
+    } else if (to->part->format == MEMOPT_STATE_BF16)
+        memopt_i_bf16_from_f32_at(to->level, (uint16_t *)to->view.moment[moment] + at, x, n);
+    else memcpy((float *)to->view.moment[moment] + at, x, n * sizeof *x);
+}
+
+MEMOPT_API memopt_status memopt_optim_state_convert(memopt_optim *to, memopt_optim *from, size_t tensor) {
+    memopt_i_optim_pass a, b;
+    memopt_status s;
+    size_t at, n;
+    int i;
+
+    if (!to || memopt_i_optim_has(to, tensor)) return MEMOPT_ERR_ARGUMENT;
+    if (!from || tensor >= from->desc.tensor_count || from->parts[tensor].kind != to->parts[tensor].kind
+        || from->parts[tensor].moments != to->parts[tensor].moments || to->parts[tensor].kind == MEMOPT_OPTIM_ADAFACTOR
+        || from->parts[tensor].held != to->parts[tensor].held
+        || from->desc.tensors[tensor].first != to->desc.tensors[tensor].first
+        || from->desc.tensors[tensor].count != to->desc.tensors[tensor].count)
+        return memopt_i_optim_fail_at(to, MEMOPT_ERR_ARGUMENT, "states differ in more than formats", tensor);
+    if ((s = memopt_i_state_check(to, tensor)) != MEMOPT_OK) return s;
+    if ((s = memopt_i_state_check(from, tensor)) != MEMOPT_OK)
+        return memopt_i_optim_fail_at(to, s, "the state to convert from is of another object", tensor);
+    memopt_i_optim_pass_begin(&a, to, tensor, 0, 0);
+    memopt_i_optim_pass_begin(&b, from, tensor, 0, 0);
+    for (at = 0; at < a.view.held; at += n) {
+        n = memopt_i_min(a.coded ? to->desc.block : MEMOPT_I_TILE, a.view.held - at);
+        for (i = 0; i < 2; ++i)
+            if (a.view.moment[i]) memopt_i_state_convert(&a, &b, i, at, n);
+    }
+    return MEMOPT_OK;
 }
 
 MEMOPT_I_HOST_DEVICE static int memopt_i_within(double x, double least, double max) { /* no for NaN */

@@ -3893,12 +3893,13 @@ template <int COUNT> CU_DEVICE void scale_fours(float4 *x, float inverse) {
     }
 }
 
-/* A thread holds eight groups of four: of one block, or, of small ones, t.fours of each of 8 / t.fours blocks; blocks go
+/* A thread holds eight groups of four: of one block, or, of small ones, t.fours of each of 8 / t.fours blocks, which go
    to the teams in turn. The usual blocks, of 256, have a kernel for each T and each of the SIGNS; the others have one,
    which asks the task for everything. */
 enum { QUANT_UNSIGNED, QUANT_SIGNED, QUANT_ANY };
 
-template <class T, int SIGNS> static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_task t) {
+template <class T, int SIGNS>
+static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_task t) {
     enum { ALL = QUANT_FOURS, ANY = SIGNS == QUANT_ANY, ALONE = ANY ? 1 : ALL };
 
     MEMOPT_I_CUDA_SHARED(uint32_t, bins, [SIGNS == QUANT_SIGNED ? SIGNED_BINS : UNSIGNED_BINS]);
@@ -4582,9 +4583,6 @@ enum { OPTIM_MIXED, OPTIM_F32, OPTIM_BF16 };
 /* four elements: some may not be there, or not be aligned; all are; all of the warp's are, from a multiple of 32 on */
 enum { OPTIM_SOME, OPTIM_WHOLE, OPTIM_TOGETHER };
 
-/* moments */
-enum { OPTIM_FLOATS, OPTIM_8BIT, OPTIM_BNB };
-
 enum { OPTIM_THREADS = 256, OPTIM_TILE = 2048, /* elements, where no moment is coded */
        OPTIM_CODED = 4096,    /* at most, in whole 8-bit blocks */
        OPTIM_CODED_THREADS = 128, /* where a warp does an 8-bit block */
@@ -4602,7 +4600,7 @@ struct optim_control {
 /* in `stopped`; a fused step; all of it */
 enum { OPTIM_STOPPED = 1, OPTIM_LEFT_OUT = 2 };
 
-struct optim_codes { /* of both moments: levels, which may be bitsandbytes', and octaves */
+struct optim_codes { /* of both moments: levels and octaves */
     float level[2][256], grid[2][32];
 };
 
@@ -4814,7 +4812,7 @@ template <int FORM> CU_DEVICE uint32_t optim_gradients(const optim_table &t) {
 }
 
 /* Everything of four elements, nothing of it looked at: all of it is under way before the first is needed. */
-template <int KIND, int CODES, int FORM>
+template <int KIND, int CODED, int FORM>
 CU_DEVICE void optim_load(optim_raw *raw, const optim_table &t, int k, uint64_t i, unsigned plus, int whole) {
     const optim_slice &s = t.slice[k];
     const uint64_t n = s.count;
@@ -4831,7 +4829,7 @@ CU_DEVICE void optim_load(optim_raw *raw, const optim_table &t, int k, uint64_t 
         else optim_get<2>(raw->w, s.weights, i, plus, n, whole);
         if (weights == MEMOPT_I_WEIGHTS_SPLIT) optim_get<2>(raw->extra, s.extra, i, plus, n, whole);
     }
-    if (CODES != OPTIM_FLOATS) {
+    if (CODED) {
         if (first) optim_get<1>(raw->m, s.moment[0], i, plus, n, whole);
         if (second) optim_get<1>(raw->v, s.moment[1], i, plus, n, whole);
     } else if (!FORM && t.state == MEMOPT_STATE_BF16) {
@@ -5113,8 +5111,7 @@ CU_DEVICE void optim_adam_update(const memopt_i_update_rule &r, optim_element *o
 
         one[e].m = m[e];
         one[e].v = one->root ? root : v[e];
-        one[e].w = r.decay_after ? memopt_i_times(fmaf(-r.step, u, one[e].w), r.decay)
-                 : fmaf(-r.step, u, memopt_i_times(one[e].w, r.decay));
+        one[e].w = fmaf(-r.step, u, memopt_i_times(one[e].w, r.decay));
     }
 }
 
@@ -5288,7 +5285,7 @@ CU_DEVICE void optim_floats_tile(const optim_table &t, int k, const memopt_i_upd
     CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 4u * OPTIM_THREADS * (unsigned)j;
         if (all || i + plus < n)
-            optim_load<KIND, OPTIM_FLOATS, FORM>(&raw[j], t, k, i, plus, all ? all : aligned && i + plus + 4 <= n);
+            optim_load<KIND, 0, FORM>(&raw[j], t, k, i, plus, all ? all : aligned && i + plus + 4 <= n);
     }
     if (KIND != OPTIM_MUON && optim_weights<FORM>(t) == MEMOPT_I_WEIGHTS_BF16)
         optim_noises<4 * OPTIM_THREADS>(raw, optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS), t.slice[k].place + i, all);
@@ -5317,48 +5314,30 @@ static __global__ void __launch_bounds__(OPTIM_THREADS, 3) optim_floats_kernel(c
 
 /* ---- moments in 8 bits ---- */
 /* The levels of both moments, and the octaves, to shared memory. */
-template <int CODES> CU_DEVICE void optim_tables(const optim_codes *codes, float *level, float *grid) {
+CU_DEVICE void optim_tables(const optim_codes *codes, float *level, float *grid) {
     unsigned i;
     for (i = threadIdx.x; i < 512; i += blockDim.x) level[i] = codes->level[i / 256][i % 256];
-    if (CODES != OPTIM_BNB && threadIdx.x < 64) grid[threadIdx.x] = codes->grid[threadIdx.x / 32][threadIdx.x % 32];
+    if (threadIdx.x < 64) grid[threadIdx.x] = codes->grid[threadIdx.x / 32][threadIdx.x % 32];
 }
 
 /* The level of code e of four. Shifted and masked to where it lies in bytes: two instructions and the lookup. */
-template <int CODES> CU_DEVICE float optim_decode(const float *level, int moment, uint32_t four, int e, float absmax) {
+CU_DEVICE float optim_decode(const float *level, int moment, uint32_t four, int e) {
     const uint32_t byte = (e ? four >> (8 * e - 2) : four << 2) & 0x3fc;
-    const float x = *(const float *)(const void *)((const char *)(level + 256 * moment) + byte);
-    return CODES == OPTIM_BNB ? memopt_i_times(x, absmax) : x;
+    return *(const float *)(const void *)((const char *)(level + 256 * moment) + byte);
 }
 
-/* The number of middles between neighbouring levels that y is above: they rise, so 8 comparisons find it. */
-CU_DEVICE uint32_t optim_bnb_code(const float *level, int moment, float y) {
-    unsigned code = 0;
-    unsigned half;
-
-    if ((memopt_i_float_bits(y) & 0x7fffffff) > 0x7f800000) return moment ? 0 : 127;
-    for (half = 128; half; half /= 2) {
-        const float *below = level + 256 * moment + (int)(code + half - 1);
-        if (memopt_i_above((double)y, below[0], below[1])) code += half;
-    }
-    return code;
-}
-
-template <int CODES>
-CU_DEVICE uint32_t optim_encode4(const float *level, const float *grid, int moment, const float *x, float inverse) {
+CU_DEVICE uint32_t optim_encode4(const float *grid, int moment, const float *x, float inverse) {
     uint32_t code[4];
     int e;
 
-    CU_UNROLL for (e = 0; e < 4; ++e) {
-        if (CODES == OPTIM_BNB) code[e] = optim_bnb_code(level, moment, memopt_i_times(x[e], inverse));
-        else code[e] = memopt_i_state_codec_word(grid + 32 * moment, !moment, x[e], inverse);
-    }
+    CU_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_i_state_codec_word(grid + 32 * moment, !moment, x[e], inverse);
     return optim_lower(optim_lower(code[0], code[1], 8), optim_lower(code[2], code[3], 8), 16);
 }
 
 /* What a block is multiplied by. Where the largest of what is finite is zero any number does for it, and 0 would make a
    NaN of an infinity: its code would be the processor's affair. */
-template <int CODES> CU_DEVICE float optim_inverse(float largest) {
-    return CODES == OPTIM_8BIT && largest == 0 ? 1.0f : memopt_i_inverse(largest);
+CU_DEVICE float optim_inverse(float largest) {
+    return largest == 0 ? 1.0f : memopt_i_inverse(largest);
 }
 
 /* The same of both moments of a block. */
@@ -5368,8 +5347,8 @@ CU_DEVICE void optim_inverses(float *largest) {
         largest[1] = optim_quotient(1, largest[1]);
         return;
     }
-    largest[0] = optim_inverse<OPTIM_8BIT>(largest[0]);
-    largest[1] = optim_inverse<OPTIM_8BIT>(largest[1]);
+    largest[0] = optim_inverse(largest[0]);
+    largest[1] = optim_inverse(largest[1]);
 }
 
 /* The largest of four magnitudes that are finite, by its bits. */
@@ -5413,23 +5392,21 @@ CU_DEVICE void optim_block_largest(float *largest, int one, int two, const optim
 }
 
 /* Decode and step four elements of a block whose scales are those. */
-template <int KIND, int CODES, int FORM>
+template <int KIND, int FORM>
 CU_DEVICE void optim_coded4(optim_four *x, const optim_raw &raw, const optim_table &t, int k,
                             const memopt_i_update_rule &rule, uint64_t i, unsigned plus, int whole, const float *level,
                             const float *absmax, int quick) {
     const int kind = optim_kind<KIND>(t);
     const int first = optim_has_first(kind, t.moments);
     const int second = optim_has_second(kind);
-    const float one[2] = { 1, 1 };
     int e;
 
     CU_UNROLL for (e = 0; e < 4; ++e) {
-        x->m[e] = first ? optim_decode<CODES>(level, 0, raw.m[0], e, absmax[0]) : 0;
-        x->v[e] = second ? optim_decode<CODES>(level, 1, raw.v[0], e, absmax[1])
+        x->m[e] = first ? optim_decode(level, 0, raw.m[0], e) : 0;
+        x->v[e] = second ? optim_decode(level, 1, raw.v[0], e)
                 : kind == OPTIM_ADAFACTOR && !t.slice[k].columns ? memopt_i_bits_float(raw.v[e]) : 0;
     }
-    optim_step4<KIND, FORM>(x, raw, t, k, rule, i, plus, whole, CODES == OPTIM_BNB ? one : absmax, CODES == OPTIM_8BIT,
-                            quick);
+    optim_step4<KIND, FORM>(x, raw, t, k, rule, i, plus, whole, absmax, 1, quick);
 }
 
 /* AdamW of both vectors of a lane, whole, by a rule that is known. */
@@ -5447,8 +5424,8 @@ CU_DEVICE void optim_coded8(optim_four *x, const optim_raw *raw, const optim_tab
     CU_UNROLL for (e = 0; e < 8; ++e) {
         one[e].w = w[e];
         one[e].g = g[e];
-        one[e].m = optim_decode<OPTIM_8BIT>(level, 0, raw[e / 4].m[0], e % 4, absmax[0]);
-        one[e].v = optim_decode<OPTIM_8BIT>(level, 1, raw[e / 4].v[0], e % 4, absmax[1]);
+        one[e].m = optim_decode(level, 0, raw[e / 4].m[0], e % 4);
+        one[e].v = optim_decode(level, 1, raw[e / 4].v[0], e % 4);
         one[e].scale_m = absmax[0];
         one[e].scale_v = absmax[1];
         one[e].root = 1;
@@ -5456,7 +5433,7 @@ CU_DEVICE void optim_coded8(optim_four *x, const optim_raw *raw, const optim_tab
     const int found = optim_adam_moments<8, 1>(rule, one, m, v);
     if (found == OPTIM_OUTSIDE) {
         CU_UNROLL for (e = 0; e < 2; ++e)
-            optim_coded4<KIND, OPTIM_8BIT, FORM>(x + e, raw[e], t, k, rule, i, OPTIM_APART * (unsigned)e, OPTIM_WHOLE,
+            optim_coded4<KIND, FORM>(x + e, raw[e], t, k, rule, i, OPTIM_APART * (unsigned)e, OPTIM_WHOLE,
                                                  level, absmax, 0);
         return;
     }
@@ -5472,7 +5449,7 @@ CU_DEVICE void optim_coded8(optim_four *x, const optim_raw *raw, const optim_tab
 }
 
 /* Blocks of any size: a tile is as many as 4096 elements hold, a vector a thread. */
-template <int KIND, int CODES>
+template <int KIND>
 static __global__ void __launch_bounds__(OPTIM_CODED / 4) optim_coded_kernel(const CU_ARGUMENT optim_table t) {
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
@@ -5497,16 +5474,16 @@ static __global__ void __launch_bounds__(OPTIM_CODED / 4) optim_coded_kernel(con
     int far;
 
     if (optim_stopped(t)) return;
-    if (i < count) optim_load<KIND, CODES, OPTIM_MIXED>(&raw, t, k, first, i, whole);
+    if (i < count) optim_load<KIND, 1, OPTIM_MIXED>(&raw, t, k, first, i, whole);
     if (KIND != OPTIM_MUON && t.weights == MEMOPT_I_WEIGHTS_BF16) optim_noise4(raw.noise,
         optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS), s.place + first + i);
-    optim_tables<CODES>(t.codes, level, grid);
+    optim_tables(t.codes, level, grid);
     if (threadIdx.x < 2 * half) maximum[threadIdx.x] = 0;
     __syncthreads();
     if (i < count) {
         const float absmax[2] = { one ? scale_m[b] : 1, two ? scale_v[b] : 1 };
 
-        optim_coded4<KIND, CODES, OPTIM_MIXED>(&x, raw, t, k, rule, first, i, whole, level, absmax,
+        optim_coded4<KIND, OPTIM_MIXED>(&x, raw, t, k, rule, first, i, whole, level, absmax,
             optim_adam_known(rule));
         if (one) largest[0] = optim_largest4(x.m);
         if (two) largest[1] = optim_largest4(x.v);
@@ -5526,9 +5503,9 @@ static __global__ void __launch_bounds__(OPTIM_CODED / 4) optim_coded_kernel(con
 
         if (one && i % t.block == 0) scale_m[b] = m;
         if (two && i % t.block == 0) scale_v[b] = v;
-        if (one) optim_put8(s.moment[0], optim_encode4<CODES>(level, grid, 0, x.m, optim_inverse<CODES>(m)), first, i,
+        if (one) optim_put8(s.moment[0], optim_encode4(grid, 0, x.m, optim_inverse(m)), first, i,
                             s.count, whole);
-        if (two) optim_put8(s.moment[1], optim_encode4<CODES>(level, grid, 1, x.v, optim_inverse<CODES>(v)), first, i,
+        if (two) optim_put8(s.moment[1], optim_encode4(grid, 1, x.v, optim_inverse(v)), first, i,
                             s.count, whole);
     }
 }
@@ -5562,7 +5539,6 @@ CU_DEVICE void optim_prefetch_next(const optim_table &t, const optim_slice &s, u
 template <int KIND, int FORM>
 CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update_rule &rule, uint64_t i,
                               const float *level, const float *grid, const memopt_noise &noise, int all, int next) {
-    enum { CODES = OPTIM_8BIT };
     const optim_slice &s = t.slice[k];
     const int kind = optim_kind<KIND>(t);
     const int one = optim_codes_first(kind, t.moments);
@@ -5578,7 +5554,7 @@ CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update
     CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = OPTIM_APART * (unsigned)j;
         if (all || i + plus < n)
-            optim_load<KIND, CODES, FORM>(&raw[j], t, k, i, plus, all ? all : aligned && i + plus + 4 <= n);
+            optim_load<KIND, 1, FORM>(&raw[j], t, k, i, plus, all ? all : aligned && i + plus + 4 <= n);
     }
     if (next) optim_prefetch_next<KIND, FORM>(t, s, i);
     if (optim_weights<FORM>(t) == MEMOPT_I_WEIGHTS_BF16)
@@ -5589,7 +5565,7 @@ CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update
     else CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = OPTIM_APART * (unsigned)j;
 
-        if (all || i + plus < n) optim_coded4<KIND, CODES, FORM>(x + j, raw[j], t, k, rule, i, plus,
+        if (all || i + plus < n) optim_coded4<KIND, FORM>(x + j, raw[j], t, k, rule, i, plus,
             all ? all : aligned && i + plus + 4 <= n, level, scale, !FORM && optim_adam_known(rule));
         else CU_UNROLL for (int e = 0; e < 4; ++e) x[j].m[e] = x[j].v[e] = 0;
     }
@@ -5605,8 +5581,8 @@ CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update
         const int whole = all ? all : aligned && i + plus + 4 <= n;
 
         if (!all && i + plus >= n) continue;
-        if (one) optim_put8(s.moment[0], optim_encode4<CODES>(level, grid, 0, x[j].m, scale[0]), i, plus, n, whole);
-        if (two) optim_put8(s.moment[1], optim_encode4<CODES>(level, grid, 1, x[j].v, scale[1]), i, plus, n, whole);
+        if (one) optim_put8(s.moment[0], optim_encode4(grid, 0, x[j].m, scale[0]), i, plus, n, whole);
+        if (two) optim_put8(s.moment[1], optim_encode4(grid, 1, x[j].v, scale[1]), i, plus, n, whole);
     }
 }
 
@@ -5632,7 +5608,7 @@ optim_coded256_kernel(const CU_ARGUMENT optim_table t) {
     unsigned at;
 
     if (optim_stopped(t)) return;
-    optim_tables<OPTIM_8BIT>(t.codes, level, grid);
+    optim_tables(t.codes, level, grid);
     __syncthreads();
     for (at = 0; FORM && at < in_turns; at += OPTIM_TURN) /* all warps as often, or a compiler expects them to part */
         optim_coded256<KIND, FORM>(t, k, rule, i + at, level, grid, noise, OPTIM_TOGETHER,
@@ -5710,7 +5686,7 @@ PRUNED __device__ __forceinline__ float optim_gradient_at(uint32_t format, const
 PRUNED __device__ __forceinline__ float optim_moment_at(const optim_table &t, int k, int moment, uint64_t i,
                                                         const float *level) {
     const void *p = t.slice[k].moment[moment];
-    if (t.state == MEMOPT_STATE_8BIT) return optim_decode<OPTIM_8BIT>(level, moment, ((const uint8_t *)p)[i], 0, 1);
+    if (t.state == MEMOPT_STATE_8BIT) return optim_decode(level, moment, ((const uint8_t *)p)[i], 0);
     return t.state == MEMOPT_STATE_BF16 ? memopt_from_bf16(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
 
@@ -5765,7 +5741,7 @@ static __global__ void __launch_bounds__(OPTIM_THREADS) optim_measure_kernel(con
     unsigned base, span, i;
     if (optim_left_out(t.by, t.control)) return;
     optim_by(&rule, optim_by_at(t, k), LAMB ? OPTIM_LAMB : OPTIM_SGD);
-    if (LAMB && coded) optim_tables<OPTIM_8BIT>(t.codes, level, grid);
+    if (LAMB && coded) optim_tables(t.codes, level, grid);
     __syncthreads();
     for (base = 0; base < spans; base += 256) {
         const unsigned end = spans - base < 256 ? spans - base : 256;
@@ -6242,16 +6218,22 @@ PRUNED status_t optim_uncut(memopt_optim *o) {
     return 0;
 }
 
-/* What MEMOPT_CUDA_ONLY_ADAMW leaves out; and Muon of the CPU. */
+PRUNED status_t optim_not_here(memopt_optim *o) {
+    return memopt_i_optim_fail(o, MEMOPT_ERR_UNSUPPORTED,
+                               "no device steps MEMOPT_STATE_BNB: see memopt_optim_state_convert()");
+}
+
+/* What MEMOPT_CUDA_ONLY_ADAMW leaves out; states of bitsandbytes; and Muon of the CPU. */
 PRUNED status_t optim_left_in(memopt_optim *o) {
     const memopt_optim_desc *d = &o->desc;
 #ifdef MEMOPT_CUDA_ONLY_ADAMW
     const int adam = d->kind == MEMOPT_OPTIM_ADAMW || d->kind == MEMOPT_OPTIM_ADAM;
 
-    if (!adam || d->state == MEMOPT_STATE_BNB || (d->state == MEMOPT_STATE_8BIT && d->block != 256))
+    if (!adam || (d->state == MEMOPT_STATE_8BIT && d->block != 256))
         return memopt_i_optim_fail(o, MEMOPT_ERR_UNSUPPORTED,
                                    "MEMOPT_CUDA_ONLY_ADAMW has left out this kind, state or block");
 #endif
+    if (d->state == MEMOPT_STATE_BNB) return optim_not_here(o);
     if (d->kind == MEMOPT_OPTIM_MUON && !optim_muon_of(d))
         return memopt_i_optim_fail(o, MEMOPT_ERR_UNSUPPORTED, "muon is the CPU's: take memopt_cuda_muon_products()");
     return 0;
@@ -6354,10 +6336,8 @@ PRUNED status_t optim_launch(const optim_batch *b, cudaStream_t stream) {
     if (!memopt_i_is_coded((memopt_state_format)b->format))
         return CU_RUN((optim_floats_kernel<OPTIM_OTHERS, OPTIM_MIXED>), b->tiles, threads, 0, stream, t);
 #ifndef MEMOPT_CUDA_ONLY_ADAMW
-    if (b->format == MEMOPT_STATE_BNB)
-        return CU_RUN((optim_coded_kernel<OPTIM_ADAM, OPTIM_BNB>), b->tiles, OPTIM_CODED / 4, 0, stream, t);
     if (t.block != 256)
-        return CU_RUN((optim_coded_kernel<OPTIM_OTHERS, OPTIM_8BIT>), b->tiles, OPTIM_CODED / 4, 0, stream, t);
+        return CU_RUN((optim_coded_kernel<OPTIM_OTHERS>), b->tiles, OPTIM_CODED / 4, 0, stream, t);
 #endif
     if (f32) return CU_RUN((optim_coded256_kernel<OPTIM_ADAM, OPTIM_F32>), b->tiles, fewer, 0, stream, t);
     if (bf16) return CU_RUN((optim_coded256_kernel<OPTIM_ADAM, OPTIM_BF16>), b->tiles, fewer, 0, stream, t);
@@ -6781,26 +6761,12 @@ PRUNED status_t adafactor_all(const optim_call *c, int pass) {
 /* ---- states ---- */
 struct optim_header { uint4 word[sizeof(memopt_i_state_header) / 16]; };
 
-/* Four codes of zero from `at` on, of n. */
-CU_DEVICE uint32_t optim_zeros(uint64_t at, uint64_t n) {
-    return at >= n ? 0 : n - at >= 4 ? 0x7f7f7f7fu : 0x7f7f7f7fu >> 8 * (4 - (unsigned)(n - at));
-}
-
-/* Zeros, a header, and BNB's code of zero in `coded` bytes from 16-byte word `first` on. */
-PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) optim_state_kernel(uint4 *state, uint64_t words,
-                   const CU_ARGUMENT optim_header header, uint64_t first, uint64_t coded) {
+/* Zeros behind a header. */
+PRUNED __global__ void __launch_bounds__(OPTIM_THREADS)
+optim_state_kernel(uint4 *state, uint64_t words, const CU_ARGUMENT optim_header header) {
     const uint64_t i = (uint64_t)blockIdx.x * OPTIM_THREADS + threadIdx.x;
-    uint4 word = make_uint4(0, 0, 0, 0);
 
-    if (i >= words) return;
-    if (i < sizeof header / 16) word = header.word[i];
-    else if (i >= first) {
-        word.x = optim_zeros((i - first) * 16, coded);
-        word.y = optim_zeros((i - first) * 16 + 4, coded);
-        word.z = optim_zeros((i - first) * 16 + 8, coded);
-        word.w = optim_zeros((i - first) * 16 + 12, coded);
-    }
-    state[i] = word;
+    if (i < words) state[i] = i < sizeof header / 16 ? header.word[i] : make_uint4(0, 0, 0, 0);
 }
 
 PRUNED status_t optim_tensor(memopt_optim *o, size_t tensor) {
@@ -6813,23 +6779,18 @@ PUBLIC status_t api::memopt_cuda_optim_state_init(memopt_optim *optim, size_t te
     memopt_optim_view view;
     size_t bytes;
     const memopt_optim_tensor *t;
-    uint64_t first = 0;
-    uint64_t coded = 0;
     memopt_i_state_header want;
     optim_header header;
 
     if (s) return s;
+    if (optim->desc.state == MEMOPT_STATE_BNB) return optim_not_here(optim);
     t = &optim->desc.tensors[tensor];
     bytes = memopt_i_state_layout(&optim->parts[tensor], &optim->desc, t, &view);
     if (!bytes) return 0;
-    if (optim->parts[tensor].format == MEMOPT_STATE_BNB) {
-        first = (uint64_t)((unsigned char *)view.moment[0] - (unsigned char *)t->state) / 16;
-        coded = view.held;
-    }
     want = memopt_i_state_expected(&optim->parts[tensor], &optim->desc, t);
     memcpy(&header, &want, sizeof header);
     return CU_RUN(optim_state_kernel<>, memopt_i_ceil_div(bytes / 16, OPTIM_THREADS), OPTIM_THREADS, 0, stream,
-                  (uint4 *)t->state, bytes / 16, header, first, coded);
+                  (uint4 *)t->state, bytes / 16, header);
 }
 
 PRUNED status_t optim_fetch(void *to, const void *d_from, size_t bytes, cudaStream_t stream) {
@@ -6899,11 +6860,7 @@ PRUNED optim_codes optim_codes_of(const memopt_optim *o) {
     int m, i;
 
     for (m = 0; m < 2; ++m) {
-        for (i = 0; i < 256; ++i) {
-            codes.level[m][i] = o->desc.state == MEMOPT_STATE_BNB
-                                  ? memopt_i_map_level(m ? MEMOPT_QUANT_UNSIGNED : MEMOPT_QUANT_SIGNED, (unsigned)i)
-                                  : o->codes[m].value[i];
-        }
+        for (i = 0; i < 256; ++i) codes.level[m][i] = o->codes[m].value[i];
         for (i = 0; i < 32; ++i) codes.grid[m][i] = o->codes[m].grid[i];
     }
     return codes;
@@ -12101,7 +12058,7 @@ PRUNED status_t muon_momentum(const muon_matrix *m, size_t tensor) {
     b.table.slice[0].weights = m->x;
     b.table.slice[0].aligned = !optim_misaligned(m->tensor->gradients, gradients);
     if (memopt_i_is_coded(m->part.format))
-        return CU_RUN((optim_coded_kernel<OPTIM_MUON, OPTIM_8BIT>), b.tiles, OPTIM_CODED / 4, 0, stream, b.table);
+        return CU_RUN((optim_coded_kernel<OPTIM_MUON>), b.tiles, OPTIM_CODED / 4, 0, stream, b.table);
     return CU_RUN((optim_floats_kernel<OPTIM_MUON, OPTIM_MIXED>), b.tiles, OPTIM_THREADS, 0, stream, b.table);
 }
 
@@ -13767,8 +13724,8 @@ PUBLIC status_t api::memopt_cuda_head_logits(const memopt_cuda_ops *ops, const m
               16 bytes of row r is at place c ^ (r & 7) of its row. Of right the rows of a tile are columns; ACROSS, its
               columns are. wgmma reads by another way than threads write, asynchronous copies too: each thread shows
               what it wrote (_show()), then comes the barrier.
-   Trap       Kernels with groups have a body for sm_90a alone, which no version tells: without it they take no more than
-              32 threads, and that can be asked for. */
+   Trap       Kernels with groups have a body for sm_90a alone, which no version tells: without it they take no more
+              than 32 threads, and that can be asked for. */
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #  define MEMOPT_I_CUDA_NO_GROUPS

@@ -185,6 +185,26 @@ static memopt_optim *open_adam8(memopt_optim_tensor *tensors, const network *net
 }
 
 /* README: end */
+/* The same moments as bitsandbytes has them; a file of theirs comes the other way. */
+static int export_states(memopt_optim *optim, const memopt_optim_tensor *tensors) {
+    memopt_optim_tensor theirs[LAYERS];
+    memopt_optim_desc desc = { 0 };
+    memopt_optim *other = NULL;
+    size_t l;
+    int good = 1;
+
+    memcpy(theirs, tensors, sizeof theirs);
+    desc.kind = MEMOPT_OPTIM_ADAMW;
+    desc.state = MEMOPT_STATE_BNB;
+    desc.tensors = theirs;
+    desc.tensor_count = LAYERS;
+    if (memopt_optim_open(&desc, NULL, &other)) return fail("no memory for other states");
+    for (l = 0; l < LAYERS && good; ++l)
+        if (memopt_optim_state_convert(other, optim, l)) good = fail(why(memopt_optim_error(other)));
+    memopt_optim_close(other); /* before that, memopt_optim_state_view() says where state1, absmax1 and so on are */
+    return good;
+}
+
 static int train_after(curve *c) {
     memopt_optim_tensor tensors[LAYERS] = { { 0 } };
     memopt_optim *optim;
@@ -232,6 +252,7 @@ static int train_after(curve *c) {
         if (memopt_optim_state_bytes(&desc, l, &bytes) || memopt_optim_state_check(optim, l, bytes))
             return fail(why(memopt_optim_error(optim)));
     }
+    if (!export_states(optim, tensors)) return 0;
     memopt_optim_close(optim);
     return 1;
 }

@@ -116,8 +116,8 @@ static cuda_optim_pair *cuda_optim_open(const cuda_optim_spec *spec) {
     p->d_factor = (double *)test_device(sizeof *p->d_factor);
     for (k = 0; k < spec->tensors; ++k) {
         CHECK(memopt_optim_state_init(p->cpu.optim, (size_t)k) == MEMOPT_OK);
-        CHECK(memopt_cuda_optim_state_init(p->gpu.optim, (size_t)k, NULL) == 0);
-        CHECK(memopt_cuda_optim_state_check(p->gpu.optim, (size_t)k, p->state_bytes[k], NULL) == 0);
+        CHECK(memopt_cuda_optim_state_init(p->gpu.optim, (size_t)k, NULL) == (d.state == MEMOPT_STATE_BNB ? MEMOPT_ERR_UNSUPPORTED : 0));
+        if (d.state != MEMOPT_STATE_BNB) CHECK(memopt_cuda_optim_state_check(p->gpu.optim, (size_t)k, p->state_bytes[k], NULL) == 0);
     }
     return p;
 }
@@ -208,18 +208,16 @@ static cuda_optim_spec cuda_optim_of(memopt_optim_kind kind, memopt_state_format
     s.kind = kind; s.state = state; s.moment = moment; s.min_quantized = 64; s.tensors = 1; s.count[0] = 1000;
     return s;
 }
-static const struct { memopt_optim_kind kind; int moment, bnb; } cuda_optim_kinds[] = {
-    { MEMOPT_OPTIM_ADAMW, 0, 1 }, { MEMOPT_OPTIM_ADAM, 0, 1 }, { MEMOPT_OPTIM_SGD, 0, 0 },
-    { MEMOPT_OPTIM_SGD, 1, 0 }, { MEMOPT_OPTIM_LION, 0, 0 },
-    { MEMOPT_OPTIM_LARS, 0, 0 }, { MEMOPT_OPTIM_LAMB, 0, 0 }, { MEMOPT_OPTIM_ADAFACTOR, 0, 0 },
-    { MEMOPT_OPTIM_ADAFACTOR, 1, 0 }, { MEMOPT_OPTIM_RMSPROP, 0, 0 }, { MEMOPT_OPTIM_RMSPROP, 1, 0 } };
+static const struct { memopt_optim_kind kind; int moment; } cuda_optim_kinds[] = {
+    { MEMOPT_OPTIM_ADAMW, 0 }, { MEMOPT_OPTIM_ADAM, 0 }, { MEMOPT_OPTIM_SGD, 0 }, { MEMOPT_OPTIM_SGD, 1 },
+    { MEMOPT_OPTIM_LION, 0 }, { MEMOPT_OPTIM_LARS, 0 }, { MEMOPT_OPTIM_LAMB, 0 }, { MEMOPT_OPTIM_ADAFACTOR, 0 },
+    { MEMOPT_OPTIM_ADAFACTOR, 1 }, { MEMOPT_OPTIM_RMSPROP, 0 }, { MEMOPT_OPTIM_RMSPROP, 1 } };
 enum { CUDA_OPTIM_KINDS = (int)(sizeof cuda_optim_kinds / sizeof *cuda_optim_kinds) };
 
 /* Every kind, state, weight and gradient format: small tensors in one launch, blocks of 256 and of other sizes. */
 static void cuda_optim_all_formats(void) {
     static const size_t blocks[4] = { 0, 32, 96, 512 }; int i, state, weights, gradients; uint64_t n = 0;
-    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) for (state = 0; state < 4; ++state) {
-        if (state == MEMOPT_STATE_BNB && !cuda_optim_kinds[i].bnb) continue;
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) for (state = 0; state < 3; ++state) {
         for (weights = 0; weights < 4; ++weights) for (gradients = 0; gradients < 3; ++gradients, ++n) {
             cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, (memopt_state_format)state,
                                               cuda_optim_kinds[i].moment);
@@ -283,9 +281,9 @@ static void cuda_optim_blocks(void) {
     static const size_t blocks[] = { 32, 64, 96, 224, 256, 288, 1024, 2048, 2080, 3616, 4064, 4096 };
     static const size_t counts[] = { 64, 255, 257, 4099, 8192, 9001, 12288 }; size_t b, n = 0;
     for (b = 0; b < sizeof blocks / sizeof *blocks; ++b) TEST_SCHEDULES(8) {
-        const int bnb = b % 3 == 1, lion = !bnb && test_schedule_i % 4 == 3, second = !bnb && test_schedule_i % 4 == 1;
+        const int lion = test_schedule_i % 4 == 3, second = test_schedule_i % 4 == 1;
         cuda_optim_spec s = cuda_optim_of(lion ? MEMOPT_OPTIM_LION : second ? MEMOPT_OPTIM_RMSPROP : MEMOPT_OPTIM_ADAMW,
-                                          bnb ? MEMOPT_STATE_BNB : MEMOPT_STATE_8BIT, test_schedule_i > 4);
+                                          MEMOPT_STATE_8BIT, test_schedule_i > 4);
         cuda_optim_pair *p;
         s.block = blocks[b]; s.offset = (size_t)test_schedule_i % 3; s.tensors = 2;
         s.count[0] = counts[n++ % 7]; s.count[1] = counts[(n + 2) % 7];
@@ -695,12 +693,11 @@ static void cuda_optim_nothing(cuda_optim_pair *p, const memopt_optim_run *run, 
 }
 static void cuda_optim_by(void) {
     int i, state; size_t f, n = 0; uint64_t t;
-    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) for (state = i % 3; state < 4; state += 3 - i % 3) {
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) for (state = i % 3; state < 3; state += 3 - i % 3) {
         cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, (memopt_state_format)state,
                                           cuda_optim_kinds[i].moment);
         memopt_optim_group g[2]; memopt_optim_run run; cuda_optim_pair *p;
         const int measures = memopt_i_kind_measures(s.kind);
-        if (state == MEMOPT_STATE_BNB && !cuda_optim_kinds[i].bnb) continue;
         s.weights = (memopt_i_weights)(i % 4); s.gradients = (memopt_type)(state % 3);
         s.tensors = 3; s.count[0] = 33 * 33; s.columns[0] = 33; s.count[1] = 31; s.count[2] = 770;
         simulator_schedule((int)(n++ % 8));
@@ -736,11 +733,10 @@ static void cuda_optim_by(void) {
    64th, where the noise of rounding gets another key; and three that are left out, which count as none. */
 static void cuda_optim_captured(void) {
     int i, state, n = 0; uint64_t t;
-    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) for (state = 0; state < 4; ++state, ++n) {
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) for (state = 0; state < 3; ++state, ++n) {
         cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, (memopt_state_format)state, cuda_optim_kinds[i].moment);
         memopt_cuda_optim_progress progress = { 58, 0.5, 1 }, *d_progress, told; memopt_optim_group g[2], now[2]; memopt_optim_run run;
         cudaStream_t stream; cudaGraph_t graph; cudaGraphExec_t exec; cuda_optim_pair *p;
-        if (state == MEMOPT_STATE_BNB && !cuda_optim_kinds[i].bnb) continue;
         s.weights = (memopt_i_weights)(n % 4); s.gradients = (memopt_type)(n % 3);
         s.tensors = 3; s.count[0] = 33 * 33; s.columns[0] = 33; s.count[1] = 31; s.count[2] = 770;
         simulator_schedule(n % 8);
@@ -982,10 +978,10 @@ static cuda_optim_spec cuda_optim_away_spec(memopt_optim_kind kind, memopt_state
 }
 static void cuda_optim_offloaded(void) {
     static const size_t tiles[5] = { 1, 300, 0, 1000, 2048 }; int i, state, n = 0, k; uint64_t t;
-    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) for (state = 0; state < 4; ++state) {
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) for (state = 0; state < 3; ++state) {
         cuda_optim_spec s = cuda_optim_away_spec(cuda_optim_kinds[i].kind, (memopt_state_format)state, cuda_optim_kinds[i].moment);
         cuda_optim_away a; memopt_optim_group g[2];
-        if (memopt_i_kind_measures(s.kind) || (state == MEMOPT_STATE_BNB && !cuda_optim_kinds[i].bnb)) continue;
+        if (memopt_i_kind_measures(s.kind)) continue;
         s.weights = (memopt_i_weights)(n % 4); s.gradients = (memopt_type)(n % 3); s.block = n % 2 ? 96 : 256; s.offset = n % 5 == 4;
         simulator_schedule(n % 8);
         simulator_streams(n % 3 == 0 ? MODE_LAZY : n % 3 == 1 ? MODE_RANDOM : MODE_EAGER, (uint64_t)n + 1);
@@ -1255,6 +1251,35 @@ static void cuda_optim_unchanged(const cuda_optim_pair *p, int line) {
     CHECK_AT(!cuda_optim_differs(p->cpu.tensor[0].weights, p->gpu.tensor[0].weights, p->held[0], 4), line);
     CHECK_AT(!cuda_optim_differs(p->cpu.tensor[0].state, p->gpu.tensor[0].state, p->state_bytes[0], 1), line);
 }
+/* States of bitsandbytes are converted on the CPU; then a device steps them. As they are it steps none. */
+static void cuda_optim_bitsandbytes(void) {
+    cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BNB, 0);
+    memopt_optim_group g[2]; memopt_optim_run run; cuda_optim_pair *bnb, *p; uint64_t t;
+    s.count[0] = 5000;
+    bnb = cuda_optim_open(&s);
+    cuda_optim_groups(g, s.kind, s.moment);
+    for (t = 1; t <= 3; ++t) { /* somebody's training until now */
+        run = cuda_optim_run(g, t);
+        cuda_optim_feed(bnb, t, 0);
+        CHECK(memopt_optim_step(bnb->cpu.optim, &run) == MEMOPT_OK);
+    }
+    s.state = MEMOPT_STATE_8BIT;
+    p = cuda_optim_open(&s);
+    CHECK(memopt_optim_state_convert(p->cpu.optim, bnb->cpu.optim, 0) == MEMOPT_OK);
+    test_put(p->gpu.tensor[0].state, p->cpu.tensor[0].state, p->state_bytes[0]);
+    CHECK(memopt_cuda_optim_state_check(p->gpu.optim, 0, p->state_bytes[0], NULL) == 0);
+    for (; t <= 6; ++t) {
+        run = cuda_optim_run(g, t);
+        cuda_optim_feed(p, t, 0);
+        CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK && cuda_optim_begin(p, &run, 0, 1) == 0);
+        cuda_optim_same(p, t);
+    }
+    CHECK(memopt_cuda_optim_step(bnb->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_ERR_UNSUPPORTED);
+    CHECK(test_error_says(memopt_optim_error(bnb->gpu.optim), MEMOPT_ERR_UNSUPPORTED, "no device steps MEMOPT_STATE_BNB: see memopt_optim_state_convert()"));
+    cuda_optim_close(p);
+    cuda_optim_close(bnb);
+    test_device_free(0);
+}
 static void cuda_optim_refused(void) {
     int i, again = 0;
     for (i = 0; i < CUDA_OPTIM_KINDS; ++i) {
@@ -1392,7 +1417,7 @@ static void cuda_optim_zeros(void) {
         optim_element one[4], other[4]; float m[4], v[4]; int range, odd = 0, zero = 0;
         memset(&r, 0, sizeof r); memset(one, 0, sizeof one);
         r.b1 = 0.9f; r.g1 = 0.1f; r.b2 = 0.999f; r.g2 = 0.031622777f; r.factor = 1; r.decay = 1 - 1e-3f; r.step = 1e-2f; r.ic1 = 1;
-        r.ic2 = 3; r.eps = no_eps ? 0 : 1e-8f; r.limit = 3.4e38f; r.decay_after = turn % 3 == 0;
+        r.ic2 = 3; r.eps = no_eps ? 0 : 1e-8f; r.limit = 3.4e38f;
         for (e = 0; e < 4; ++e) {
             const float kind_m = kinds[test_random(&seed) % (whole ? 3 : 6)], kind_g = kinds[test_random(&seed) % (whole ? 3 : 6)];
             one[e].m = kind_m * cuda_optim_value(3, (uint64_t)turn, (uint64_t)e);
@@ -1447,6 +1472,7 @@ static void test_cuda_optim(void) {
     RUN(cuda_optim_infinite);
     RUN(cuda_optim_large);
     RUN(cuda_optim_slow);
+    RUN(cuda_optim_bitsandbytes);
     RUN(cuda_optim_refused);
     RUN(cuda_optim_empty);
     RUN(cuda_optim_uncut);

@@ -663,6 +663,100 @@ static void optim_coded_rmsprop(int moment, int level, size_t block, memopt_i_we
         CHECK_AT(memopt_i_float_bits(optim_weight(&o, 0, i)) == memopt_i_float_bits(fmaf(-(float)h.rate, u[i], w[i])), i);
     optim_close(&o);
 }
+/* A tensor's moments in other formats. What a step of bitsandbytes' states does is one of float states between the two
+   conversions, to the bit; the others by the definition: codes have none nearer, bf16 are nearest. */
+static void optim_converted_steps(size_t block) {
+    optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BNB, 5000); optim_model a, b, c; memopt_optim_group g = optim_group(MEMOPT_OPTIM_ADAMW, 1);
+    uint64_t t; size_t k;
+    s.count[1] = 31; s.count[2] = 4096; s.block = block; s.min_quantized = 64; /* the second one is too small for codes */
+    g.weight_decay = 0; /* when it comes is a difference between the two */
+    optim_open(&a, &s, NULL); optim_open(&c, &s, NULL);
+    s.state = MEMOPT_STATE_F32;
+    optim_open(&b, &s, NULL);
+    optim_start(&a, 1); optim_start(&b, 1);
+    for (t = 1; t <= 4; ++t) {
+        const memopt_optim_run run = optim_run(&g, t);
+        for (k = 0; k < 3; ++k) CHECK_AT(memopt_optim_state_convert(b.optim, a.optim, k) == MEMOPT_OK, k);
+        optim_feed(&a, t); optim_feed(&b, t);
+        CHECK(memopt_optim_step(a.optim, &run) == MEMOPT_OK && memopt_optim_step(b.optim, &run) == MEMOPT_OK);
+        for (k = 0; k < 3; ++k) {
+            CHECK_AT(memopt_optim_state_convert(c.optim, b.optim, k) == MEMOPT_OK, k);
+            CHECK_AT(!memcmp(a.tensor[k].state, c.tensor[k].state, a.state_bytes[k]), k);
+            CHECK_AT(!memcmp(a.tensor[k].weights, b.tensor[k].weights, a.held[k] * 4), k);
+        }
+    }
+    optim_close(&a); optim_close(&b); optim_close(&c);
+}
+static void optim_converted_to(memopt_state_format state, size_t block, int level) {
+    enum { N = 4400 };
+    static optim_codes codes; optim_spec s = optim_of(MEMOPT_OPTIM_LAMB, MEMOPT_STATE_F32, N); optim_model from, to, back; memopt_optim_view x, y, z;
+    memopt_threads threads; size_t i, b; int j;
+    memset(&threads, 0, sizeof threads); threads.simd_level = level;
+    optim_open(&from, &s, &threads); optim_open(&back, &s, &threads);
+    s.state = state; s.block = block;
+    optim_open(&to, &s, &threads);
+    optim_codes_fill(&codes, 0);
+    x = optim_view(&from, 0);
+    for (i = 0; i < N; ++i) {
+        ((float *)x.moment[0])[i] = i % 9 ? (float)((double)(i * 2654435761u % 20011) - 10000) * 1e-4f : 0;
+        ((float *)x.moment[1])[i] = i < 256 ? 0 : (float)(i * 2654435761u % 10007) * 1e-7f;
+    }
+    CHECK(memopt_optim_state_convert(to.optim, from.optim, 0) == MEMOPT_OK && memopt_optim_state_convert(back.optim, to.optim, 0) == MEMOPT_OK);
+    y = optim_view(&to, 0); z = optim_view(&back, 0);
+    for (j = 0; j < 2; ++j) for (i = 0; i < N; ++i) {
+        const float v = ((float *)x.moment[j])[i], want = j ? (float)sqrt((double)v) : v; float got = ((float *)z.moment[j])[i], scale = 0;
+        if (state == MEMOPT_STATE_BF16) {
+            const uint16_t code = memopt_to_bf16(v);
+            CHECK_AT(((uint16_t *)y.moment[j])[i] == code && memopt_i_float_bits(got) == memopt_i_float_bits(memopt_from_bf16(code)), i);
+            continue;
+        }
+        for (b = i / block * block; b < N && b < (i / block + 1) * block; ++b) {
+            const float u = j ? (float)sqrt((double)((float *)x.moment[j])[b]) : fabsf(((float *)x.moment[j])[b]);
+            if (u > scale) scale = u;
+        }
+        CHECK_AT(y.scale[j][i / block] >= scale && y.scale[j][i / block] <= scale, i);
+        CHECK_AT(optim_nearest(&codes, j, ((uint8_t *)y.moment[j])[i], want, scale), i);
+        scale = optim_rounded((double)codes.level[j][((uint8_t *)y.moment[j])[i]] * (double)scale);
+        if (j) scale = optim_rounded((double)scale * (double)scale);
+        CHECK_AT(memopt_i_float_bits(got) == memopt_i_float_bits(scale), i);
+    }
+    optim_close(&from); optim_close(&to); optim_close(&back);
+}
+static void optim_converted_bad(void) {
+    optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 5000), other; optim_model a, b; int i;
+    optim_open(&a, &s, NULL);
+    for (i = 0; i < 7; ++i) {
+        memopt_status want = MEMOPT_ERR_ARGUMENT; const char *why = "states differ in more than formats";
+        other = s; other.state = MEMOPT_STATE_F32;
+        if (i == 0) other.kind = MEMOPT_OPTIM_ADAM;
+        if (i == 1) other.count[0] = 5001;
+        if (i == 2) other.first = 256;
+        if (i == 3) other.held = 256;
+        optim_open(&b, &other, NULL);
+        if (i == 4) { memset(b.tensor[0].state, 0, 8); want = MEMOPT_ERR_FORMAT; why = "the state to convert from is of another object"; }
+        if (i == 5) { memset(a.tensor[0].state, 0, 8); want = MEMOPT_ERR_FORMAT; why = "is not of an optimizer"; }
+        if (i == 6) { CHECK(memopt_optim_state_init(a.optim, 0) == MEMOPT_OK); want = MEMOPT_OK; }
+        CHECK_AT(memopt_optim_state_convert(a.optim, b.optim, 0) == want, i);
+        if (want) CHECK_AT(strstr(memopt_optim_error(a.optim).reason, why) != NULL, i);
+        optim_close(&b);
+    }
+    CHECK(memopt_optim_state_convert(NULL, a.optim, 0) == MEMOPT_ERR_ARGUMENT && memopt_optim_state_convert(a.optim, NULL, 0) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_optim_state_convert(a.optim, a.optim, 1) == MEMOPT_ERR_ARGUMENT);
+    optim_close(&a);
+    s = optim_of(MEMOPT_OPTIM_ADAFACTOR, MEMOPT_STATE_F32, 5000);
+    optim_open(&a, &s, NULL); optim_open(&b, &s, NULL);
+    CHECK(memopt_optim_state_convert(a.optim, b.optim, 0) == MEMOPT_ERR_ARGUMENT);
+    optim_close(&a); optim_close(&b);
+}
+static void optim_converted(void) {
+    int level;
+    optim_converted_steps(0); optim_converted_steps(96); optim_converted_steps(4096);
+    for (level = 1; level <= memopt_simd_best(); ++level) {
+        optim_converted_to(MEMOPT_STATE_8BIT, 256, level); optim_converted_to(MEMOPT_STATE_8BIT, 32, level);
+        optim_converted_to(MEMOPT_STATE_8BIT, 4096, level); optim_converted_to(MEMOPT_STATE_BF16, 256, level);
+    }
+    optim_converted_bad();
+}
 static void optim_coded(void) {
     int level, bnb, moment;
     for (level = 1; level <= memopt_simd_best(); ++level) for (moment = 0; moment < 2; ++moment) {
@@ -2526,6 +2620,7 @@ static void test_optim(void) {
     RUN(optim_shares_are_the_step);
     return;
 #endif
+    RUN(optim_converted);
     RUN(optim_formulas);
     RUN(optim_formulas_gradients);
     RUN(optim_defaults);

@@ -33,7 +33,7 @@ together() { # "test..." [flags]: in one program
 tests() {
     row "train_gpt: same_bits" "$check gpt same_bits" # apart from the others, which then need not build it again
     row "test_gpt, address and undefined behaviour sanitizer" "$check sanitized test_gpt"
-    for test in test_tape test_gpt test_tiles test_host test_comm test_doctor; do row "$test" "$MAKE -s build/$test && build/$test"; done # which have more alone
+    for test in test_tape test_gpt test_tiles test_host test_comm test_ring test_doctor; do row "$test" "$MAKE -s build/$test && build/$test"; done # which have more alone
     # Of a group where they need no more.
     together "gemm row_kernels softmax head attention norm layer batchnorm fused nan" -DMEMOPT_ONLY_OPERATORS
     together "base simd random number checksum quant state_codec optim adafactor parts_cut scale fp8" -DMEMOPT_ONLY_NUMBERS

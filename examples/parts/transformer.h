@@ -68,7 +68,9 @@ static inline memopt_status transformer_zero(const transformer_ops *ops, void *t
 #endif
 
 /* An attention of your own, in forward and backward (call->is_backward). What it works in it takes first, with
-   memopt_tape_take(). While call->describing it does nothing but raise *ops->count_scratch to the scratch it needs. */
+   memopt_tape_take(). While call->describing it does nothing but raise *ops->count_scratch to the scratch it needs. It
+   may work in the rows of the output, and a backward in those of queries, output and grad_output, which nobody reads
+   after it; rows of queries and of their gradients have room for keys and values. See ring.h. */
 typedef struct transformer_attention_fns {
     void (*take_fn)(const memopt_tape_call *call, const memopt_attention *attention, void *room[2]);
     memopt_status (*run_fn)(const memopt_tape_call *call, const transformer_ops *ops,

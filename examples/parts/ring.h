@@ -1,0 +1,248 @@
+/* ring.h - attention of one long context whose rows (tokens) are cut over ranks, which are called a ring here.
+
+   What it is     Of a context of R * length rows each of the R ranks has `length`; rank 0 has the first ones.
+                  What a transformer does with single rows a rank does by itself. Attention, where rows meet, is this.
+                  Output, statistics and the gradients of queries, keys and values are the bits of one rank that calls
+                  memopt_attention with `online`, for every R.
+   Idea           Heads do not know of each other. Each rank trades its rows of all heads for all rows of its heads,
+                  calls the usual operator for these, and trades back.
+   Memory         Of a rank, in planes of length * width elements (fewer where groups share keys and values):
+                      kept                  4, as without ranks, and 4 bytes for each row and head: all of it 1 / R
+                      scratch of a forward  3
+                      of a backward         none: arrays change places with those of the block. They were read for the
+                                            last time
+                  The operator's scratch comes on top, as much as on one rank: it does not grow with the context.
+   Traffic        A rank sends (R - 1) / R of 2 planes of queries and 2 of keys in a forward, in 4 calls, and twice as
+                  much in a backward, in 8.
+   Why not else   To pass keys and values on from rank to rank, as ring attention does, R is not limited by heads. But
+                  gradients of keys are sums over rows, and those of queries over columns, whose order is one rank's:
+                  each rank would wait for the sums of the one before it, in both directions; what a row has so far
+                  would be kept as floats; and of causal attention the last rank would do (2 R - 1) / R times its share.
+                  By heads all ranks do the same work, and need no operator but the usual one.
+   Limits         R must divide kv_heads, so that nobody shares the sums of a head. batch is 1: several sequences are
+                  documents. All ranks have as many rows: pad the context, and let the padding be a document of its
+                  own, whose targets are -1: the bits are those without it. On the CPU; the adapter of MPI will do.
+   How to use     The shape is that of a rank's rows, but window and documents are the whole context's. On rank r:
+                      const transformer_attention_fns attention = ring_attention(comm);
+                      shape.batch = 1;
+                      shape.length = rows;                               R times as many in all
+                      for (i = 0; i < rows; ++i) places[i] = (int32_t)(r * rows + i);
+                      shape.row_positions = places;                      or its place in its document
+                      shape.positions = R * rows;                        where positions are learned
+                      shape.documents = n; shape.starts = starts;        n + 1 rows of all R * rows
+                      shape.attention = &attention;
+                  Gradients of weights are sums over all rows: those of ranks are parts of them, for you to add up.
+                  All ranks run the same passes by the same schedule: describe and open a tape with the same sizes and
+                  budget, and let none calibrate by itself.
+   Failure        When a call fails on a rank, the passes of all ranks end, and tell which call and, where known, which
+                  rank. Ranks of different lengths are found by the comm's comparison. A rank whose pass ends elsewhere
+                  calls memopt_comm_abort(). Over MPI the tape's memory must stay until memopt_mpi_close(). */
+#ifndef PARTS_RING_H
+#define PARTS_RING_H
+#include "transformer.h"
+#ifdef PARTS_DEVICE_H
+#  error "ring.h copies rows by the CPU: it does not go with device.h"
+#endif
+#if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
+
+typedef struct ring_array { /* of this rank's rows, all heads */
+    unsigned char *rows;
+    size_t stride, bytes; /* from row to row; in a row, of the heads of one rank */
+} ring_array;
+
+typedef struct ring_work {
+    const memopt_tape_call *call;
+    memopt_comm     *comm;
+    size_t           ranks, rows; /* rows of each rank */
+    ring_array       qkv[3], output;
+    ring_array       grads[3], grad_output;
+    size_t           at[3]; /* where all rows of queries, keys and values lie in memory for the three: bytes */
+    memopt_attention whole; /* all rows, the heads of this rank */
+} ring_work;
+
+/* ---- what there is to do ---- */
+static inline memopt_comm *ring_comm(const memopt_tape_call *call) {
+    return (memopt_comm *)((const transformer_part *)call->user)->shape->attention->user;
+}
+
+static inline size_t ring_kv_heads(const memopt_attention *a) {
+    return a->kv_heads ? a->kv_heads : a->heads;
+}
+
+static inline size_t ring_row_bytes(const memopt_attention *a, size_t heads) {
+    return heads * a->width * memopt_type_bytes(a->type);
+}
+
+static inline ring_array ring_array_of(const ring_work *w, const memopt_attention *a, const void *rows, size_t stride,
+                                       size_t heads) {
+    ring_array x;
+
+    x.rows = (unsigned char *)transformer_at(rows, 0, a->type);
+    x.stride = stride ? stride * memopt_type_bytes(a->type) : ring_row_bytes(a, heads);
+    x.bytes = ring_row_bytes(a, heads / w->ranks);
+    return x;
+}
+
+static inline ring_work ring_begin(const memopt_tape_call *call, const memopt_attention *a) {
+    const size_t kv_heads = ring_kv_heads(a);
+    ring_work w;
+
+    memset(&w, 0, sizeof w);
+    w.call = call;
+    w.comm = ring_comm(call);
+    w.ranks = w.comm ? memopt_comm_get_stats(w.comm).rank_count : 1;
+    w.rows = a->length;
+    w.qkv[0] = ring_array_of(&w, a, a->queries, a->query_stride, a->heads);
+    w.qkv[1] = ring_array_of(&w, a, a->keys, a->kv_stride, kv_heads);
+    w.qkv[2] = ring_array_of(&w, a, a->values, a->kv_stride, kv_heads);
+    w.output = ring_array_of(&w, a, a->output, a->output_stride, a->heads);
+    w.grads[0] = ring_array_of(&w, a, a->grad_queries, a->query_stride, a->heads);
+    w.grads[1] = ring_array_of(&w, a, a->grad_keys, a->kv_stride, kv_heads);
+    w.grads[2] = ring_array_of(&w, a, a->grad_values, a->kv_stride, kv_heads);
+    w.grad_output = ring_array_of(&w, a, a->grad_output, a->output_stride, a->heads);
+    w.at[1] = w.rows * ring_row_bytes(a, a->heads);
+    w.at[2] = w.at[1] + w.rows * ring_row_bytes(a, kv_heads);
+    w.whole = *a;
+    w.whole.length = w.ranks * w.rows;
+    w.whole.heads = a->heads / w.ranks;
+    w.whole.kv_heads = kv_heads / w.ranks;
+    w.whole.query_stride = w.whole.kv_stride = w.whole.output_stride = 0;
+    w.whole.online = 1;
+    return w;
+}
+
+/* NULL, or why it cannot be done. */
+static inline const char *ring_reason(const ring_work *w, const memopt_attention *a) {
+    const size_t kv_heads = ring_kv_heads(a);
+
+    if (!w->comm) return "ring: there is no comm";
+    if (a->batch != 1) return "ring: batch is not 1; several sequences are documents";
+    if (a->heads % w->ranks || kv_heads % w->ranks) return "ring: the ranks do not divide kv_heads";
+    if (a->query_stride < (a->heads + 2 * kv_heads) * a->width)
+        return "ring: a row of queries has no room for its keys and values";
+    return NULL;
+}
+
+/* ---- between rows and heads ---- */
+/* The rows of this rank, to the pieces that ranks are sent: for each its heads of all these rows. */
+static inline void ring_pack(const ring_work *w, ring_array x, unsigned char *pieces) {
+    size_t rank, i;
+
+    for (rank = 0; rank < w->ranks; ++rank)
+        for (i = 0; i < w->rows; ++i, pieces += x.bytes)
+            memcpy(pieces, x.rows + i * x.stride + rank * x.bytes, x.bytes);
+}
+
+/* The pieces that ranks have sent, to rows. */
+static inline void ring_unpack(const ring_work *w, ring_array x, const unsigned char *pieces) {
+    size_t rank, i;
+
+    for (rank = 0; rank < w->ranks; ++rank)
+        for (i = 0; i < w->rows; ++i, pieces += x.bytes)
+            memcpy(x.rows + i * x.stride + rank * x.bytes, pieces, x.bytes);
+}
+
+/* Pieces come from ranks in the order of their rows: what is received are all rows of the heads of this rank. */
+static inline memopt_status ring_exchange(const ring_work *w, ring_array x, const unsigned char *send,
+                                          unsigned char *receive) {
+    memopt_comm_call c;
+    memopt_status s;
+
+    memset(&c, 0, sizeof c);
+    c.kind = MEMOPT_COMM_ALL_TO_ALL;
+    c.bytes = w->rows * x.bytes;
+    c.send = send;
+    c.receive = receive;
+    s = memopt_comm_run(w->comm, &c);
+    if (s && w->call->error) *w->call->error = memopt_comm_error(w->comm);
+    return s;
+}
+
+/* In its own place. */
+static inline memopt_status ring_to_heads(const ring_work *w, ring_array x, unsigned char *stage) {
+    ring_pack(w, x, stage);
+    return ring_exchange(w, x, stage, x.rows);
+}
+
+/* ---- forward and backward ---- */
+static inline memopt_status ring_forward(ring_work *w, const transformer_ops *ops, unsigned char *room) {
+    unsigned char *stage = w->output.rows; /* nothing is there yet */
+    memopt_status s = MEMOPT_OK;
+    size_t i;
+
+    for (i = 0; i < 3 && !s; ++i) {
+        ring_pack(w, w->qkv[i], stage);
+        s = ring_exchange(w, w->qkv[i], stage, room + w->at[i]);
+    }
+    w->whole.queries = room;
+    w->whole.keys = room + w->at[1];
+    w->whole.values = room + w->at[2];
+    if (!s) s = memopt_attention_forward(ops, &w->whole);
+    if (!s) s = ring_exchange(w, w->output, w->output.rows, room);
+    if (!s) ring_unpack(w, w->output, room);
+    return s;
+}
+
+static inline memopt_status ring_backward(ring_work *w, const transformer_ops *ops) {
+    unsigned char *qkv = w->qkv[0].rows;
+    unsigned char *grads = w->grads[0].rows;
+    memopt_status s = ring_to_heads(w, w->output, grads);
+    size_t i;
+
+    if (!s) s = ring_to_heads(w, w->grad_output, grads);
+    for (i = 0; i < 3 && !s; ++i) ring_pack(w, w->qkv[i], grads + w->at[i]);
+    for (i = 0; i < 3 && !s; ++i) s = ring_exchange(w, w->qkv[i], grads + w->at[i], qkv + w->at[i]);
+    w->whole.queries = qkv;
+    w->whole.keys = qkv + w->at[1];
+    w->whole.values = qkv + w->at[2];
+    w->whole.grad_queries = grads;
+    w->whole.grad_keys = grads + w->at[1];
+    w->whole.grad_values = grads + w->at[2];
+    if (!s) s = memopt_attention_backward(ops, &w->whole);
+    for (i = 0; i < 3 && !s; ++i) s = ring_exchange(w, w->grads[i], grads + w->at[i], qkv + w->at[i]);
+    for (i = 0; i < 3 && !s; ++i) ring_unpack(w, w->grads[i], qkv + w->at[i]);
+    return s;
+}
+
+/* ---- for a block ---- */
+/* room[0]: all rows of queries, keys and values. room[1]: statistics of all rows; there are as many of them as of a
+   rank's rows and all heads. */
+static inline void ring_take(const memopt_tape_call *call, const memopt_attention *a, void *room[2]) {
+    const size_t row = ring_row_bytes(a, a->heads + 2 * ring_kv_heads(a));
+
+    room[0] = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, call->is_backward ? 0 : a->length * row);
+    room[1] = memopt_tape_take(call, MEMOPT_TAPE_SAVED, a->length * a->heads * sizeof(float));
+}
+
+static inline memopt_status ring_run(const memopt_tape_call *call, const transformer_ops *ops,
+                                     const memopt_attention *a, void *const room[2]) {
+    ring_work w = ring_begin(call, a);
+    const char *reason = ring_reason(&w, a);
+    memopt_status s;
+
+    if (reason) return transformer_refuse(call, reason);
+    w.whole.statistics = (float *)room[1];
+    if (call->describing)
+        return call->is_backward ? memopt_attention_backward(ops, &w.whole) : memopt_attention_forward(ops, &w.whole);
+    s = call->is_backward ? ring_backward(&w, ops) : ring_forward(&w, ops, (unsigned char *)room[0]);
+    if (s) memopt_comm_abort(w.comm); /* the others must not wait for this rank */
+    return s;
+}
+
+/* The attention of a shape. comm: of the ranks that share a context; each has one of its own, as ever. */
+static inline transformer_attention_fns ring_attention(memopt_comm *comm) {
+    transformer_attention_fns x;
+
+    x.take_fn = ring_take;
+    x.run_fn = ring_run;
+    x.keeps_output = 1;
+    x.user = comm;
+    return x;
+}
+#if defined(__cplusplus) && defined(__GNUC__)
+#  pragma GCC diagnostic pop
+#endif
+#endif

@@ -147,18 +147,21 @@ static int pass(engine *e) { /* forward and backward of one micro-batch */
 /* All gradients are there: look at them where that is asked for, then step. */
 static int apply(engine *e, const options *o, memopt_optim_run *run) {
     const int scaling = o->gradients == MEMOPT_TYPE_F16; const memopt_threads *threads = e->m.shape.ops.threads;
-    memopt_gradient_total total = { 0 }; memopt_status s = MEMOPT_OK; double clip = 1;
+    memopt_gradient_total total = { 0 }; memopt_status s = MEMOPT_OK; double clip = 1, norm;
+    int leaves_out;
     total.factor = 1;
     if (scaling) s = memopt_scaler_measure(&e->scaler, &e->list, &total, threads); /* memopt 9: fp16 may overflow */
-    else if (o->clip > 0) s = memopt_gradients_measure(&e->list, &total, threads);
+    else if (measures_norm(o)) s = memopt_gradients_measure(&e->list, &total, threads);
     if (!s && total.overflow && !scaling) {
         snprintf(e->message, sizeof e->message, "The gradients are not finite: a smaller --lr, or --warmup, may help.");
         return 1;
     }
+    norm = sqrt(total.squares) * total.factor;
+    leaves_out = !s && (total.overflow || is_outlier(e, o, run->step + e->windows.skipped, norm, 1));
     if (!s && o->clip > 0 && !total.overflow)
-        s = memopt_clip_norm(sqrt(total.squares) * total.factor, o->clip, &clip);
+        s = memopt_clip_norm(norm, o->clip, &clip);
     run->gradient_factor = total.factor * clip;
-    if (!s && !total.overflow) s = memopt_optim_step(e->optim, run);     /* memopt 10: states of 32, 16 or 8 bits */
+    if (!s && !leaves_out) s = memopt_optim_step(e->optim, run);         /* memopt 10: states of 32, 16 or 8 bits */
     if (!s && scaling) s = memopt_scaler_update(&e->scaler, total.overflow);
     return said(e, "The step", s);
 }
@@ -166,7 +169,7 @@ static int step(engine *e, const options *o, data *d, size_t number) {
     memopt_optim_group groups[2]; memopt_optim_run run = { 0 };
     memopt_status s = MEMOPT_OK; size_t i;
     describe_groups(o->optimizer, rate_at(o, number), groups, &run);
-    run.step = number + 1; run.fused = o->fuse_step;
+    run.step = number + 1 - e->windows.skipped; run.fused = o->fuse_step;
     run.clips_norm = o->clip > 0; run.accumulates = o->accumulate > 1;
     run.scales_loss = o->gradients == MEMOPT_TYPE_F16;
     e->m.loss = 0; e->m.head.rule.scale = run.scales_loss ? (double)e->scaler.scale : 1;
@@ -254,6 +257,7 @@ static int train_from(engine *e, const options *o, data *d, outcome *out, saves 
         if (saves_after(s, e, o, i + 1, stops)) return 1;
     }
     outcome_speed(out, 0);
+    out->skipped = e->windows.skipped;
     out->flops_per_step = step_flops(e, o);
     out->weights_hash = weights_hash(&e->m);
     return 0;
@@ -343,6 +347,7 @@ static int run_and_tell(int argc, char **argv) {
                (double)out.measured_peak / 1e6, out.tokens_per_second, 100 * out.mfu,
                (double)out.losses[out.loss_count - 1], (unsigned long long)out.weights_hash);
     if (out.batches) tell_feed(&out);
+    if (out.skipped) tell_skipped(&out);
     if (out.held_count) printf("held back: loss %.5f\n", (double)out.held[out.held_count - 1]);
     if (o.json && json_write(o.json, &out)) {
         fprintf(stderr, "train_gpt: %s could not be written: is its folder there, and is there room?\n", o.json);

@@ -184,25 +184,14 @@ static int pass(card *c, size_t place) { /* forward and backward of one micro-ba
 
 /* All gradients are there: clip where that is asked for, on the device, then step. */
 static memopt_cuda_status apply_clipped(card *c, const options *o, const memopt_optim_run *run) {
-    engine *e = &c->e;
     memopt_cuda_optim_progress *const progress = c->d_progress;
     memopt_cuda_status s = 0;
 
-    if (o->clip > 0) s = memopt_cuda_gradients_measure(&e->list, c->d_total, NULL, c->stream);
-    if (o->clip > 0 && !s) /* cuda 6: the host never sees the norm */
+    if (o->clip > 0) /* cuda 6: the host never sees the norm */
         s = memopt_cuda_clip_norm(c->d_total, 1, o->clip, &progress->factor, c->stream);
     if (!s) /* cuda 7 */
-        s = memopt_cuda_optim_step_with_progress(e->optim, run, progress, c->d_scratch, c->scratch_bytes, c->stream);
+        s = memopt_cuda_optim_step_with_progress(c->e.optim, run, progress, c->d_scratch, c->scratch_bytes, c->stream);
     return s;
-}
-
-static int apply(card *c, const options *o, const memopt_optim_run *run) {
-    memopt_cuda_status s;
-
-    range_begin("optimizer");
-    s = o->fuse_step ? memopt_cuda_optim_end(c->e.optim) : apply_clipped(c, o, run);
-    range_end();
-    return card_said(c, "The step", s);
 }
 
 /* The losses of so many batches. Here, and nowhere else, the host waits for the device. */
@@ -219,6 +208,11 @@ static int read_losses(card *c, size_t count, double *sum) {
     return card_said(c, "The loss", s);
 }
 
+static int not_finite(card *c) {
+    snprintf(c->e.message, sizeof c->e.message, "The gradients are not finite: a smaller --lr, or --warmup, may help.");
+    return 1;
+}
+
 static int step_is_whole(card *c, const options *o) { /* with gradients that are not finite it is not */
     memopt_cuda_optim_outcome result = {};
     memopt_cuda_status s;
@@ -226,9 +220,7 @@ static int step_is_whole(card *c, const options *o) { /* with gradients that are
     if (!o->fuse_step && !(o->clip > 0)) return 1;
     s = memopt_cuda_optim_result(c->e.optim, c->d_scratch, c->scratch_bytes, &result, c->stream);
     if (card_said(c, "The step", s)) return 0;
-    if (!result.stopped && !result.left_out) return 1;
-    snprintf(c->e.message, sizeof c->e.message, "The gradients are not finite: a smaller --lr, or --warmup, may help.");
-    return 0;
+    return (!result.stopped && !result.left_out) || !not_finite(c);
 }
 
 /* As memopt_tape_call has seed and stream. */
@@ -249,7 +241,7 @@ static int load_step(card *c, const options *o, data *d, size_t number) {
     memopt_cuda_status s;
     size_t i;
 
-    progress.steps = number;
+    progress.steps = number - c->e.windows.skipped;
     progress.factor = 1;
     progress.rate = rate_at(o, number);
     for (i = 0; i < o->accumulate; ++i)
@@ -259,23 +251,27 @@ static int load_step(card *c, const options *o, data *d, size_t number) {
     return card_said(c, "The step", s);
 }
 
+static void describe_run(const options *o, memopt_optim_group *groups, memopt_optim_run *run) {
+    memset(run, 0, sizeof *run);
+    describe_groups(o->optimizer, 1, groups, run); /* times the rate that is there */
+    run->step = 1;
+    run->fused = o->fuse_step;
+    run->clips_norm = o->clip > 0;
+    run->accumulates = o->accumulate > 1;
+}
+
 /* What the device does in a step. The host waits for nothing, and no argument of a kernel differs from step to step. */
-static int queue_step(card *c, const options *o) {
+static int queue_passes(card *c, const options *o) {
     engine *e = &c->e;
-    memopt_cuda_optim_progress *const progress = c->d_progress;
     memopt_optim_group groups[2];
     memopt_optim_run run;
     memopt_cuda_status s = 0;
     size_t i;
 
-    memset(&run, 0, sizeof run);
-    describe_groups(o->optimizer, 1, groups, &run); /* times the rate that is there */
-    run.step = 1;
-    run.fused = o->fuse_step;
-    run.clips_norm = o->clip > 0;
-    run.accumulates = o->accumulate > 1;
+    describe_run(o, groups, &run);
     if (o->fuse_step) /* cuda 9 */
-        s = memopt_cuda_optim_begin_with_progress(e->optim, &run, progress, c->d_scratch, c->scratch_bytes, c->stream);
+        s = memopt_cuda_optim_begin_with_progress(e->optim, &run, c->d_progress, c->d_scratch, c->scratch_bytes,
+                                                  c->stream);
     if (card_said(c, "The step", s)) return 1;
     for (i = 0; i < o->accumulate; ++i) {
         e->m.shape.accumulate = i > 0;
@@ -283,7 +279,25 @@ static int queue_step(card *c, const options *o) {
         e->m.shape.ops.d_noise = c->d_noise ? c->d_noise + i * e->segment_count : NULL;
         if (pass(c, i)) return 1;
     }
-    return apply(c, o, &run);
+    if (measures_norm(o)) s = memopt_cuda_gradients_measure(&e->list, c->d_total, NULL, c->stream);
+    return card_said(c, "The gradients", s);
+}
+
+static int queue_update(card *c, const options *o) {
+    memopt_optim_group groups[2];
+    memopt_optim_run run;
+    memopt_cuda_status s;
+
+    range_begin("optimizer");
+    describe_run(o, groups, &run);
+    s = o->fuse_step ? memopt_cuda_optim_end(c->e.optim) : apply_clipped(c, o, &run);
+    range_end();
+    return card_said(c, "The step", s);
+}
+
+/* With --skip-outliers the host looks at a step before it is applied. */
+static int queue_step(card *c, const options *o) {
+    return queue_passes(c, o) || (!(o->outliers > 0) && queue_update(c, o));
 }
 
 static int capture_step(card *c, const options *o) {
@@ -312,9 +326,22 @@ static int launch_step(card *c, const options *o, int is_first) {
     return wrong;
 }
 
+/* The card waits for the host meanwhile, which has waited for it. */
+static int update_unless_outlier(card *c, const options *o, size_t number) {
+    memopt_gradient_total total;
+    memopt_cuda_status s = memopt_cuda_transfer_out(c->transfer, &total, c->d_total, sizeof total, c->stream);
+
+    if (!s) s = memopt_cuda_transfer_wait(c->transfer);
+    if (card_said(c, "The norm", s)) return 1;
+    if (total.overflow) return not_finite(c);
+    if (is_outlier(&c->e, o, number + 1, sqrt(total.squares) * total.factor, 1)) return 0;
+    return queue_update(c, o) || !step_is_whole(c, o);
+}
+
 static int step(card *c, const options *o, data *d, size_t number, int is_first) {
-    return load_step(c, o, d, number) || launch_step(c, o, is_first) || read_losses(c, o->accumulate, &c->e.m.loss)
-        || !step_is_whole(c, o);
+    if (load_step(c, o, d, number) || launch_step(c, o, is_first)) return 1;
+    if (read_losses(c, o->accumulate, &c->e.m.loss)) return 1;
+    return o->outliers > 0 ? update_unless_outlier(c, o, number) : !step_is_whole(c, o);
 }
 
 static int named_step(card *c, const options *o, data *d, size_t number, int is_first) {
@@ -371,6 +398,7 @@ static int train_from(card *c, const options *o, data *d, outcome *out, saves *s
     }
     outcome_speed(out, 1);
     out->graph_nodes = c->graph_nodes;
+    out->skipped = c->e.windows.skipped;
     out->flops_per_step = step_flops(&c->e, o);
     out->weights_hash = HASH_BEGIN;
     return each_part(c, hash_part, &out->weights_hash);
@@ -508,6 +536,7 @@ static int run_and_tell(const options *o) {
         printf("measured %.3f MB, %.1f tokens/s, loss %.5f, weights %016llx\n", (double)out.measured_peak / 1e6,
                out.tokens_per_second, (double)out.losses[out.loss_count - 1], (unsigned long long)out.weights_hash);
     if (out.batches) tell_feed(&out);
+    if (out.skipped) tell_skipped(&out);
     if (out.held_count) printf("held back: loss %.5f\n", (double)out.held[out.held_count - 1]);
     if (!o->json || !json_write(o->json, &out)) return 0;
     fprintf(stderr, "train_gpt: %s could not be written: is its folder there, and is there room?\n", o->json);

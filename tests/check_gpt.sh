@@ -823,6 +823,47 @@ fits_or_is_refused() { # switches of a run before, or nothing, and what a kill l
     done
     echo "a disk of $high KiB: ${1:+$1, then }$2"
 }
+outliers() { # a step that is far off changes no weight; resumed within the 128 steps that it is compared with, and of ranks
+    seq 300 | awk '{ print $1 " times " $1 * 7 % 11 " is " $1 * ($1 * 7 % 11) ", and a quick brown fox jumps over it." }' >"$work/plain.txt"
+    (head -c 9000 "$work/plain.txt"; echo '#@Q~^ZX|{J}K=%V_WQ#~@ZXJ^KQ{}|=VW%_#@Q~^ZX|{J}K=%V_WQ#~@ZXJ^KQ{}|'; tail -c +9001 "$work/plain.txt") >"$work/odd.txt"
+    while read -r line; do
+        common="--layers 2 --width 32 --heads 2 --context 32 --lr 0.003 --data $work/odd.txt $line"
+        # shellcheck disable=SC2086
+        build/train_gpt $common --steps 400 --skip-outliers 6 --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+        want="$(field weights_hash) $(field skipped_steps)"
+        step=$(sed -n 's/^train_gpt: step \([0-9]*\) is left out: loss .*/\1/p' "$work/said" | head -n 1)
+        [ "${step:-0}" -gt 128 ] || fail "$line: nothing is left out: $(cat "$work/said")"
+        before=
+        rm -rf "$work/odd"
+        for steps in $((step - 1)) "$step" $((step + 1)); do # data goes on, weights do not
+            # shellcheck disable=SC2086
+            gpt $common --steps "$steps" --skip-outliers 6 --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+            before="$before $(field weights_hash)"
+        done
+        echo "$before" | awk '{ exit !($1 == $2 && $2 != $3) }' || fail "$line: weights before, at and after step $step: $before"
+        # shellcheck disable=SC2086
+        gpt $common --steps $((step - 40)) --skip-outliers 6 --save "$work/odd" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+        # shellcheck disable=SC2086
+        gpt $common --steps 400 --skip-outliers 6 --resume "$work/odd" --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+        [ "$(field weights_hash) $(field skipped_steps)" = "$want" ] || fail "$line: resumed to other weights, or left out other steps than $want"
+        # shellcheck disable=SC2086
+        gpt $common --steps 400 --skip-outliers 1000 --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+        [ "$(field skipped_steps)" = 0 ] && [ "$(field weights_hash)" != "${want% *}" ] || fail "$line: left out at 1000 deviations"
+        # shellcheck disable=SC2086
+        case $line in *--ranks*) for ranks in "1 --stage 3" "2 --stage 1" "4 --stage 2"; do
+            gpt $common --ranks $ranks --steps 400 --skip-outliers 6 --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+            [ "$(field weights_hash) $(field skipped_steps)" = "$want" ] || fail "$line: $ranks ranks are not as the others"
+            grep -q "held as planned, to the byte" "$work/said" || fail "$line: $(cat "$work/said")"
+        done ;; esac
+        echo "left out, and the same when resumed: $line"
+    done <<END
+--batch 2
+--batch 2 --optimizer adamw8 --weights split --clip 0.5
+--batch 1 --accumulate 2 --gradients f16
+--batch 1 --units 2 --ranks 2
+--batch 1 --units 3 --ranks 3 --stage 1 --weights bf16
+END
+}
 saves_refused() { # before the first step, and nothing is left; a save that fails later costs no step
     small="--layers 1 --width 64 --context 32 --batch 2 --steps 1000000 --save"
     echo text >"$work/file"

@@ -4,6 +4,7 @@ examples/train_gpt.c, run by CPU: the losses of both within a bound, bytes as pl
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -77,6 +78,8 @@ REFUSED = {
                                     "leave it out, or take adamw.",
     "--width 30 --heads 4": "--width 30 does not divide into --heads 4: take 28, or another number of heads.",
     "--steps 0": "--steps 0: give a whole number from 1 to 1000000000.",
+    "--fuse-step --skip-outliers 6": "--fuse-step has changed weights before the norm for --skip-outliers is known: leave out one.",
+    "--skip-outliers 0": "--skip-outliers 0: give standard deviations from 0.001 to 1000, such as 5.",
     "--fuse-step --clip 1": "--fuse-step has changed weights before the norm for --clip is known: leave out one.",
     "--keep budget:1k": "A budget of 0.0 MB is too small: the least is 34.3 MB with these switches; "
                         "--... and --weights bf16 need less.", # ...: any text
@@ -271,6 +274,51 @@ for text, (ranks, stage), places, bound in SAVED if "simulator" in CARD else []:
         if stage == 3:
             killed(switches + place, 4, whole["weights_hash"])
     print(f"{text:60} saved by ranks, and gone on with by others")
+
+
+# ---- steps that are left out: the CPU gets there, and saves on its way; the card goes on, and leaves out the same ----
+ODD = os.path.join(FOLDER.name, "odd")
+lines = [f"{i} times {i * 7 % 11} is {i * (i * 7 % 11)}, and a quick brown fox jumps over it.\n" for i in range(300)]
+with open(ODD, "w", encoding="ascii") as file:
+    file.write("".join(lines[:150]) + "#@Q~^ZX|{J}K=%V_WQ#~@ZXJ^KQ{}|=VW%_#@Q~^ZX|{J}K=%V_WQ#~@ZXJ^KQ{}|\n" + "".join(lines[150:]))
+WATCHED = "--layers 2 --width 32 --heads 2 --context 32 --attention lean --lr 0.003 --skip-outliers 6 --data".split() + [ODD]
+
+
+def left_out(program, switches):
+    """The steps that it says, to people."""
+    done = subprocess.run([program, *switches], capture_output=True, text=True)
+    check(done.returncode == 0, f"{switches}: {done.stderr}")
+    return [int(step) for step in re.findall(r"^train_gpt: step (\d+) is left out: loss [\d.]+, norm of its gradients [\d.]+$", done.stderr, re.M)]
+
+
+for text, places in [("--batch 2", ["", "--graph"]), ("--batch 2 --clip 0.5 --optimizer adamw8 --weights split", ["", "--graph"]),
+                     ("--batch 1 --units 2 --ranks 2 --clip 1", ["", "--ranks 1"])]:
+    switches = WATCHED + text.split()
+    steps = left_out(CPU, switches + ["--steps", "400"])
+    check(steps and steps[0] > 128, f"{text}: no step is left out: {steps}")
+    if not steps or ("--ranks" in text and "simulator" not in CARD):
+        continue
+    saved, step, hashes = os.path.join(FOLDER.name, "odd" + str(len(text))), steps[0], set()
+    run(CPU, switches + ["--quiet", "--steps", str(step - 10), "--save", saved])
+    end = switches + ["--quiet", "--steps", str(step + 2)]
+    cpu = run(CPU, end + ["--resume", saved])
+    for place in places:
+        card = run(CARD, end + ["--resume", saved] + place.split())
+        if not card or not cpu:
+            continue
+        check(card["skipped_steps"] == cpu["skipped_steps"] == sum(1 for other in steps if other <= step + 2) > 0, f"{text} {place}: other steps are left out")
+        far = farthest(card["losses"], cpu["losses"])
+        check(far <= 1e-2, f"{text} {place}: {far} from the CPU's losses, with steps left out")
+        hashes.add(card["weights_hash"])
+        at = [run(CARD, end + ["--resume", saved, "--steps", str(step + more)] + place.split()) for more in (-1, 0, 1)]
+        check(all(at) and at[0]["weights_hash"] == at[1]["weights_hash"] != at[2]["weights_hash"], f"{text} {place}: weights of a step that is left out")
+        half = saved + "_half"
+        run(CARD, end + ["--resume", saved, "--save", half, "--steps", str(step - 5)] + place.split())
+        goes_on(CARD, half, end + place.split(), card["weights_hash"], card["losses"])
+        shutil.rmtree(half)
+    check(len(hashes) == 1, f"{text}: other bits: {hashes}")
+    check(left_out(CARD, WATCHED + text.split() + ["--steps", str(step), "--resume", saved]) == [step], f"{text}: the step that is told")
+    print(f"{text:60} the card leaves out step {step}, as the CPU")
 
 
 def stopped(switches, want, **environment):

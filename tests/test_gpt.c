@@ -4,6 +4,7 @@
 #include "../examples/gpt/data.h"
 #include "../examples/gpt/json.h"
 #include "../examples/gpt/page.h"
+#include "../examples/gpt/outliers.h"
 #include <errno.h>
 #include <time.h>
 #ifndef _WIN32
@@ -653,6 +654,46 @@ static void gpt_figures(void) {
     w = page_count(999); CHECK(!strcmp(w.text, "999"));
 }
 
+/* ---- steps that are left out ---- */
+static double gpt_history[2][1000]; /* losses, norms */
+/* By the definition: of the 128 values before this one, in any order. */
+static int gpt_is_outlier(const double *values, size_t i, double z) {
+    double mean = 0, variance = 0; size_t k;
+    for (k = i - 128; k < i; ++k) mean += values[k] / 128;
+    for (k = i - 128; k < i; ++k) variance += (values[k] - mean) * (values[k] - mean) / 128;
+    return variance > 0 && values[i] > mean + z * sqrt(variance);
+}
+static void gpt_outliers(void) {
+    outlier_windows w, again; uint64_t seed = 3, skipped = 0; size_t i, k; double z;
+    for (z = 1; z < 4; z += 1.5) { /* a curve that falls, noise, and peaks of either; the first 128 are all fine */
+        memset(&w, 0, sizeof w);
+        for (i = 0, skipped = 0; i < 1000; ++i) {
+            for (k = 0; k < 2; ++k) gpt_history[k][i] = 5 / (1 + (double)i) + (double)(test_random(&seed) >> 11) / 9007199254740992.0 + (i % (97 + 40 * k) == 96 ? 3 : 0);
+            if (i == 500) { again = w; } /* as from a save */
+            { const int wanted = i >= 128 && (gpt_is_outlier(gpt_history[0], i, z) || gpt_is_outlier(gpt_history[1], i, z));
+              skipped += (uint64_t)wanted;
+              CHECK_AT(outliers_skip(&w, z, gpt_history[0][i], gpt_history[1][i]) == wanted && w.skipped == skipped && w.seen == i + 1, i); }
+        }
+        CHECK(skipped > 8 && skipped < 500);
+        for (i = 500; i < 1000; ++i) (void)outliers_skip(&again, z, gpt_history[0][i], gpt_history[1][i]);
+        CHECK(!memcmp(&again, &w, sizeof w));
+    }
+    for (k = 0; k < 2; ++k) { /* mean 1, deviation 1: at the bound it is none, just above it is; of losses, of norms */
+        memset(&w, 0, sizeof w);
+        for (i = 0; i < 127; ++i) CHECK(!outliers_skip(&w, 2, i % 2 ? 2 : 0, i % 2 ? 2 : 0));
+        CHECK(!outliers_skip(&w, 2, 2, 2)); /* the 128th: not enough were there */
+        again = w; CHECK(!outliers_skip(&w, 2, k ? 1 : 3, k ? 3 : 1) && w.skipped == 0);
+        w = again; CHECK(outliers_skip(&w, 2, k ? 1 : 3 + 1e-12, k ? 3 + 1e-12 : 1) && w.skipped == 1);
+        w = again; CHECK(!outliers_skip(&w, 2, -100, -100)); /* below is fine */
+    }
+    memset(&w, 0, sizeof w);
+    for (i = 0; i < 127; ++i) (void)outliers_skip(&w, 2, 1, 1);
+    CHECK(!outliers_skip(&w, 2, 1e9, 1)); /* which none had been seen before */
+    memset(&w, 0, sizeof w);
+    for (i = 0; i < 128; ++i) (void)outliers_skip(&w, 2, 1, 1);
+    CHECK(!outliers_skip(&w, 2, 1.5, 1.5) && outliers_skip(&w, 2, 1.5, 1)); /* all the same: none; and then it has joined them */
+}
+
 static void test_gpt(void) {
     RUN(gpt_defaults); RUN(gpt_values); RUN(gpt_rates); RUN(gpt_byte_numbers); RUN(gpt_refusals); RUN(gpt_neighbours);
     RUN(gpt_described); RUN(gpt_help);
@@ -661,7 +702,7 @@ static void test_gpt(void) {
 #ifndef _WIN32
     RUN(gpt_json_beside_links);
 #endif
-    RUN(gpt_page); RUN(gpt_figures);
+    RUN(gpt_page); RUN(gpt_figures); RUN(gpt_outliers);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_gpt(); return test_totals(); }

@@ -34,7 +34,7 @@ typedef struct card {
     size_t scratch_bytes;
     memopt_cuda_optim_progress *d_progress; /* what changes from step to step lies there: so one captured is all, */
     memopt_noise *d_noise, *noise;          /* and what --dropout draws, of each pass and segment; a copy on the host */
-    memopt_gradient_total *d_total;         /* --clip: squares of all gradients */
+    memopt_gradient_total *d_total;         /* of all gradients, where their norm is asked for */
     float *d_output;                /* of an evaluation */
     memopt_loss *d_losses, *losses; /* one for each batch of a step; a copy on the host */
 } card;
@@ -95,12 +95,12 @@ static int push_optimizer(card *c, const options *o) {
     return !(c->d_scratch = push(e, c->scratch_bytes, TAG_WORKING));
 }
 
-static int push_norm(card *c, const options *o) { /* --clip */
+static int push_norm(card *c, const options *o) {
     engine *e = &c->e;
     size_t bytes = 0;
 
     list_gradients(e);
-    if (!(o->clip > 0)) return 0;
+    if (!measures_norm(o)) return 0;
     if (card_said(c, "The gradients", memopt_cuda_gradients_scratch(&e->list, &bytes))) return 1;
     e->list.scratch_bytes = bytes;
     return !(e->list.scratch = push(e, bytes, TAG_WORKING))

@@ -3,6 +3,7 @@
    CPU or only a card has of it is in plan.h and card.h. */
 #ifndef GPT_ENGINE_H
 #define GPT_ENGINE_H
+#include "outliers.h"
 #include <errno.h>
 
 typedef struct beside {
@@ -25,6 +26,7 @@ typedef struct engine {
     memopt_gradient *listed;
     memopt_gradients list;
     memopt_scaler scaler; /* of all gradients, where there are such */
+    outlier_windows windows; /* steps that were looked at, and were not applied */
     void *input;
     float *pixels;
     int32_t *targets;
@@ -196,7 +198,9 @@ static void describe_groups(memopt_optim_kind kind, double rate, memopt_optim_gr
     run->group_count = 2;
 }
 
-static void list_gradients(engine *e) { /* all of them, for clipping and loss scaling */
+static int measures_norm(const options *o) { return o->clip > 0 || o->outliers > 0; }
+
+static void list_gradients(engine *e) { /* all of them, for norms and loss scaling */
     size_t i;
     for (i = 0; i < e->m.tensor_count; ++i) {
         e->listed[i].values = (void *)(uintptr_t)e->m.tensors[i].gradients;

@@ -104,6 +104,7 @@ static void json_put(FILE *f, const outcome *o) {
     if (o->graph_nodes) json_count(f, "nodes_of_the_graph", o->graph_nodes);
     else fputs(",\n  \"nodes_of_the_graph\": null", f);
     json_count(f, "steps", o->steps);
+    json_count(f, "skipped_steps", o->skipped);
     json_count(f, "steps_of_a_loss", o->loss_steps);
     json_losses(f, "losses", o->losses, o->loss_count);
     json_losses(f, "seconds_of_steps", o->seconds, o->loss_count);

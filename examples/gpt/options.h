@@ -27,7 +27,7 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
     double      rate;                                 /* --lr */
     decline     schedule;
     size_t      scale_rate;                           /* --scale-lr BATCH; 0 = off */
-    double      clip, dropout;                        /* 0 = off */
+    double      clip, dropout, outliers;              /* outliers: --skip-outliers; 0 = off */
     uint64_t    seed;
     keep_kind   keep;
     size_t      every, budget;                        /* of --keep */
@@ -67,7 +67,7 @@ static int  options_bytes(const char *text, size_t *bytes);
 /* ---- the list: every switch once, in the order of --help ---- */
 enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_WINDOW, ON_DATA,
     ON_DOCUMENTS, ON_VALIDATE, ON_BATCH,
-    ON_STEPS, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
+    ON_STEPS, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_SKIP_OUTLIERS, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
     ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_GRAPH, ON_FIT, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
     ON_OFFLOAD,
     ON_DRY_RUN, ON_LADDER, ON_ENDS, ON_BATCH_TABLE, ON_SAMPLE, ON_JSON, ON_SAVE, ON_SAVE_EVERY, ON_RESUME, ON_THREADS, ON_GEMM, ON_QUIET, ON_HELP,
@@ -93,6 +93,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "schedule", "constant|linear|cosine", "how it falls until the last step" },
     { NULL, "scale-lr", "N", "the rate is meant for a batch of N, and grows with the real one" },
     { NULL, "clip", "X", "clip gradients to this global norm; default off" },
+    { NULL, "skip-outliers", "Z", "leave out steps whose loss or norm is Z deviations above the last 128" },
     { NULL, "dropout", "X", "share of activations, 0 to below 1; default off" },
     { NULL, "seed", "N", "of weights, batches, dropout, rounding; default 1" },
     { NULL, "optimizer", "NAME", "adamw adam sgd lion lars lamb adafactor rmsprop muon; lion16, lion8" },
@@ -309,6 +310,8 @@ static int options_take(options *o, int id, const char *v, char *message, size_t
     case ON_MLP:       bad = options_chunk(v, &o->mlp_chunk); want = "whole, or chunk:N for N rows at a time"; break;
     case ON_LR:        bad = options_real(v, 0, 1000, &o->rate); want = "a number from 0 to 1000"; break;
     case ON_CLIP:      bad = options_real(v, 1e-30, 1e30, &o->clip); want = "a norm above 0, such as 1"; break;
+    case ON_SKIP_OUTLIERS: bad = options_real(v, 1e-3, 1e3, &o->outliers);
+                       want = "standard deviations from 0.001 to 1000, such as 5"; break;
     case ON_DROPOUT:   bad = options_real(v, 0, 0.99, &o->dropout); want = "a share from 0 to 0.99"; break;
     case ON_SEED:      bad = options_count(v, 0, UINT64_MAX, &o->seed); want = "a whole number below 2^64"; break;
     case ON_FIT:       bad = options_bytes(v, &o->fit); want = "bytes, such as 900M or 24Gi"; break;

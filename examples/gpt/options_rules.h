@@ -96,8 +96,9 @@ static int options_model_wrong(const options *o, char *message, size_t capacity)
 }
 
 static int options_table_wrong(const options *o, uint64_t given, char *message, size_t capacity) {
-    static const int own[] = { ON_KEEP,      ON_WEIGHTS,   ON_GRADIENTS, ON_HEAD, ON_MLP,        ON_ATTENTION,
-                               ON_FUSE_STEP, ON_OPTIMIZER, ON_SAMPLE,    ON_CLIP, ON_ACCUMULATE, ON_DROPOUT };
+    static const int own[] = { ON_KEEP,       ON_WEIGHTS,   ON_GRADIENTS,    ON_HEAD,   ON_MLP,
+                               ON_ATTENTION,  ON_FUSE_STEP, ON_OPTIMIZER,    ON_SAMPLE, ON_CLIP,
+                               ON_ACCUMULATE, ON_DROPOUT,   ON_SKIP_OUTLIERS };
     const char *const table = o->ladder ? "--ladder" : "--batch-table";
     size_t i;
 
@@ -167,6 +168,8 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
            "--vocab %zu: text has 256 different bytes; leave --vocab out, or give --data with tokens.", o->vocab);
     REFUSE(o->fuse_step && o->clip > 0,
            "--fuse-step has changed weights before the norm for --clip is known: leave out one.");
+    REFUSE(o->fuse_step && o->outliers > 0,
+           "--fuse-step has changed weights before the norm for --skip-outliers is known: leave out one.");
     REFUSE(o->fuse_step && o->accumulate > 1,
            "--fuse-step would step at every batch of --accumulate: leave out one, or raise --batch.");
     REFUSE(o->fuse_step && o->gradients == MEMOPT_TYPE_F16,

@@ -11,7 +11,7 @@ static void options_value(const options *o, int id, char *v, size_t n) {
     static const char *const bits[] = { "", "16", "8", "" };
     const char *const choices = switch_rows[id].value; options copy = *o; size_t row; int digits = 6, bit;
     const double x = id == ON_LR ? o->rate : id == ON_CLIP ? o->clip : id == ON_DROPOUT ? o->dropout
-                   : o->overhead * 100;
+                   : id == ON_SKIP_OUTLIERS ? o->outliers : o->overhead * 100;
     char number[32];
     if (o->processors) copy.ranks = 0; /* which follow */
     do snprintf(number, sizeof number, "%.*g", digits, x); while (strtod(number, NULL) != x && ++digits < 18);
@@ -27,7 +27,7 @@ static void options_value(const options *o, int id, char *v, size_t n) {
         const size_t rows = id == ON_HEAD ? o->head_chunk : o->mlp_chunk;
         if (rows) snprintf(v, n, "chunk:%zu", rows); else snprintf(v, n, "whole");
         break; }
-    case ON_LR: case ON_CLIP: case ON_DROPOUT: snprintf(v, n, "%s", number); break;
+    case ON_LR: case ON_CLIP: case ON_DROPOUT: case ON_SKIP_OUTLIERS: snprintf(v, n, "%s", number); break;
     case ON_SEED:      snprintf(v, n, "%llu", (unsigned long long)o->seed); break;
     case ON_FIT:       snprintf(v, n, "%zu", o->fit); break;
     case ON_ADVISE:    snprintf(v, n, "%zu", o->advise); break;

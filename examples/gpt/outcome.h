@@ -22,6 +22,7 @@ typedef struct outcome {
     uint64_t graph_nodes;            /* of a card: launches, sets and copies that are one; 0: no --graph */
     double predicted_seconds;        /* of the CPU, a step, as --advise has it with --speeds; 0: not known */
     uint64_t steps;                  /* that were trained */
+    uint64_t skipped;                /* of the whole run, resumed or not: --skip-outliers */
     uint32_t loss_count, loss_steps; /* each loss is the mean of so many steps, the last one of what is left */
     float losses[MOST_LOSSES], seconds[MOST_LOSSES]; /* seconds: by the clock, of a step, as the losses */
     double first_step[2], all_steps[2];              /* seconds by the clock, and of processors */

@@ -58,7 +58,7 @@ static int push_ahead(engine *e) { /* the place of batches that are read ahead *
 static int push_list(engine *e, const options *o) { /* of all gradients, and what it takes to look at them */
     size_t bytes = 0;
     list_gradients(e);
-    if (!(o->clip > 0) && o->gradients != MEMOPT_TYPE_F16) return 0;
+    if (!measures_norm(o) && o->gradients != MEMOPT_TYPE_F16) return 0;
     if (said(e, "The gradients", memopt_gradients_scratch(&e->list, &bytes))) return 1;
     e->list.scratch_bytes = bytes;
     return !(e->list.scratch = push(e, bytes, TAG_WORKING));

@@ -58,7 +58,7 @@ typedef struct rank {
     size_t       *use_layers;   /* of each use */
     size_t        use_count;
     double       *losses;       /* of all units: those of a rank side by side, behind them whether it is to stop */
-    size_t        rounds, skipped; /* of a step; steps whose gradients were not finite, with a loss scale */
+    size_t rounds, skipped;     /* of a step; steps not applied: outliers, or not finite with a loss scale */
     traffic       others;
     int           stops;        /* somebody pressed Ctrl-C */
     struct saves  saves;
@@ -475,10 +475,11 @@ static int rank_apply(rank *r, memopt_optim_run *run) {
     memopt_gradient_total total;
     memopt_status s = MEMOPT_OK;
     double clip = 1;
+    int leaves_out;
 
     memset(&total, 0, sizeof total);
     total.factor = 1;
-    if (scaling || r->o.clip > 0) s = memopt_shard_measure(r->shard, scaling ? &e->scaler : NULL, &total);
+    if (scaling || measures_norm(&r->o)) s = memopt_shard_measure(r->shard, scaling ? &e->scaler : NULL, &total);
     traffic_add(&r->others, traffic_less(rank_traffic(r), before));
     if (rank_said(r, "The gradients", s)) return 1;
     if (total.overflow && !scaling) {
@@ -488,9 +489,12 @@ static int rank_apply(rank *r, memopt_optim_run *run) {
     if (r->o.clip > 0 && !total.overflow)
         if (said(e, "Clipping", memopt_clip_norm(sqrt(total.squares) * total.factor, r->o.clip, &clip))) return 1;
     run->gradient_factor = total.factor * clip;
-    s = total.overflow ? memopt_shard_cancel(r->shard) : memopt_shard_step(r->shard, run);
+    leaves_out =
+        total.overflow
+        || is_outlier(e, &r->o, run->step + e->windows.skipped, sqrt(total.squares) * total.factor, r->out != NULL);
+    s = leaves_out ? memopt_shard_cancel(r->shard) : memopt_shard_step(r->shard, run);
     if (rank_said(r, "The step", s)) return 1;
-    r->skipped += total.overflow != 0;
+    r->skipped += (size_t)leaves_out;
     return scaling && said(e, "The loss scale", memopt_scaler_update(&e->scaler, total.overflow));
 }
 
@@ -517,7 +521,8 @@ static int rank_step(rank *r, size_t number) {
 
     memset(&run, 0, sizeof run);
     describe_groups(r->o.optimizer, rate_at(&r->o, number), groups, &run);
-    run.step = number + 1; run.fused = r->o.fuse_step;
+    run.step = number + 1 - r->e->windows.skipped;
+    run.fused = r->o.fuse_step;
     run.clips_norm = r->o.clip > 0; run.scales_loss = r->o.gradients == MEMOPT_TYPE_F16;
     m->head.rule.scale = run.scales_loss ? (double)r->e->scaler.scale : 1;
     m->head.targets = r->e->targets;
@@ -530,6 +535,7 @@ static int rank_step(rank *r, size_t number) {
         if (unit == MEMOPT_SHARD_DONE) break;
         if (rank_unit(r, number, round, unit)) return 1;
     }
+    if (r->o.outliers > 0) return rank_add_losses(r) || rank_apply(r, &run); /* by the loss, too */
     return rank_apply(r, &run) || rank_add_losses(r);
 }
 
@@ -690,6 +696,7 @@ static int rank_train(rank *r) {
     for (i = 0; i < r->o.ranks; ++i) outcome_feed(r->out, r->reports[i].feed);
     r->out->weights_hash = hash;
     r->out->flops_per_step = step_flops(r->e, &r->o);
+    r->out->skipped = r->e->windows.skipped;
     outcome_speed(r->out, RANK_WARMS);
     return 0;
 }

@@ -81,6 +81,7 @@ static void ranks_tell(const ranks_plan *p, const outcome *out) {
     printf("%s; norms and losses are in what was sent, not in the plan\n",
            as_planned(p) ? "held as planned, to the byte" : "NOT held as planned");
     if (out->batches) tell_feed(out);
+    if (out->skipped) tell_skipped(out);
     if (out->held_count) printf("held back: loss %.5f\n", (double)out->held[out->held_count - 1]);
     printf("%.1f tokens/s, loss %.5f, weights %016llx\n", out->tokens_per_second,
            (double)out->losses[out->loss_count - 1], (unsigned long long)out->weights_hash);
@@ -146,6 +147,7 @@ static void ranks_json_put(FILE *f, const void *what) {
     json_count(f, "parameters", out->parameters);
     json_count(f, "tokens_per_step", out->tokens);
     json_count(f, "steps", out->steps);
+    json_count(f, "skipped_steps", out->skipped);
     json_known(f, "tokens_per_second", out->tokens_per_second);
     json_known(f, "seconds_per_step", out->seconds_per_step);
     json_known(f, "cpu_seconds_per_step", out->cpu_seconds_per_step);

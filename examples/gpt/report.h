@@ -58,6 +58,19 @@ static void progress(const engine *e, const options *o, size_t own, size_t done,
                             : "\n");
 }
 
+/* --skip-outliers: is this step, with the loss that is there, not to be applied? tells: one of all ranks does. */
+static int is_outlier(engine *e, const options *o, uint64_t step, double norm, int tells) {
+    if (!(o->outliers > 0) || !outliers_skip(&e->windows, o->outliers, e->m.loss, norm)) return 0;
+    if (tells && !o->quiet)
+        fprintf(stderr, "%strain_gpt: step %llu is left out: loss %.4f, norm of its gradients %.4f\n",
+                isatty(2) ? "\n" : "", (unsigned long long)step, e->m.loss, norm);
+    return 1;
+}
+
+static void tell_skipped(const outcome *out) {
+    printf("%llu steps of the run were left out as outliers\n", (unsigned long long)out->skipped);
+}
+
 static void tell_plan(const outcome *out) {
     int t;
 

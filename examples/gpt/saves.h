@@ -1,6 +1,6 @@
 /* saves.h - a run that goes on where it was stopped: --save, --save-every, --resume, and Ctrl-C. What decides the next
-   bit is saved: weights and states, the loss scale, and the number of the step, from which batches, noise and dropout
-   follow. So a run that was stopped ends with the weights of one that never was. Each rank saves its part; a run may go
+   bit is saved: weights and states, the loss scale, the windows of outliers.h, and the number of the step, from which
+   batches, noise and dropout follow. So a run that was stopped ends with the weights of one that never was. Each rank saves its part; a run may go
    on with other --ranks and --stage, with or without --offload. Model, --weights, --optimizer and --seed are to stay.
    What else decides the bits, such as --batch, --lr and --data, is the user's: what has changed is told. */
 #ifndef GPT_SAVES_H
@@ -25,7 +25,7 @@ typedef struct saves {
     uint64_t saved;        /* the step of the last save that is there */
     size_t   damaged;      /* saves that were newer than that which this began from */
     char   switches[200], same[256], settings[700];
-    memopt_tensor_metadata texts[3];
+    memopt_tensor_metadata texts[4];
 } saves;
 
 static volatile sig_atomic_t saves_stop; /* Ctrl-C was pressed, or a queue of jobs ends this one (SIGTERM) */
@@ -66,6 +66,7 @@ static void saves_describe(const options *o, char *text, size_t capacity) {
 
 /* ---- what a run that goes on may do in another way ---- */
 static const int saves_settings[] = { ON_BATCH, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_STEPS, ON_SCALE_LR, ON_CLIP,
+                                      ON_SKIP_OUTLIERS,
                                       ON_DROPOUT, ON_GRADIENTS, ON_VALIDATE, ON_GEMM, ON_DATA, ON_WINDOW,
                                       ON_DOCUMENTS };
 enum { SAVES_SETTINGS = sizeof saves_settings / sizeof *saves_settings };
@@ -134,7 +135,7 @@ static void saves_changes(const options *o, uint64_t tokens, const char *saved, 
 static int saves_tables(saves *s, engine *e, const options *o) {
     const size_t tensors = e->m.tensor_count;
 
-    s->items = (memopt_save_item *)calloc(tensors * MEMOPT_SAVE_OPTIM_ITEMS + 2, sizeof *s->items);
+    s->items = (memopt_save_item *)calloc(tensors * MEMOPT_SAVE_OPTIM_ITEMS + 3, sizeof *s->items);
     s->names = (char (*)[32])calloc(tensors, sizeof *s->names);
     if (!s->items || !s->names) return said(e, "The list of what is saved", MEMOPT_ERR_MEMORY);
     options_describe(o, s->switches, sizeof s->switches);
@@ -147,6 +148,8 @@ static int saves_tables(saves *s, engine *e, const options *o) {
     s->texts[1].value = s->same;
     s->texts[2].key = "settings";
     s->texts[2].value = s->settings;
+    s->texts[3].key = "outliers"; /* saves before them have none */
+    s->texts[3].value = "in them";
     s->desc.items = s->items;
     s->desc.metadata = s->texts;
     s->desc.metadata_count = sizeof s->texts / sizeof *s->texts;
@@ -173,6 +176,7 @@ static int saves_list(saves *s, engine *e, const options *o) {
         if (said(e, "What is saved", saves_list_tensor(s, e, i))) return 1;
     saves_add(s, "step", MEMOPT_TENSOR_U64, 1, &s->step);
     saves_add(s, "scaler", MEMOPT_TENSOR_U8, sizeof e->scaler, &e->scaler);
+    saves_add(s, "outliers", MEMOPT_TENSOR_U8, sizeof e->windows, &e->windows); /* the last: saves_read() */
     return 0;
 }
 
@@ -221,6 +225,18 @@ static int saves_said(engine *e, const char *name, const char *path, memopt_stat
     return said(e, what, status);
 }
 
+/* An older save has no windows: they begin empty. */
+static memopt_status saves_read(saves *s, engine *e, memopt_saved *saved) {
+    const size_t missing = !memopt_saved_value(saved, "outliers");
+    memopt_status status;
+
+    s->desc.item_count -= missing;
+    status = memopt_saved_read(saved, &s->desc);
+    s->desc.item_count += missing;
+    if (!status) status = memopt_scaler_check(&e->scaler);
+    return status || e->windows.skipped <= s->step ? status : MEMOPT_ERR_CORRUPT;
+}
+
 static int saves_resume(saves *s, engine *e, const options *o) {
     memopt_saved *saved = NULL;
     memopt_error newer;
@@ -236,10 +252,9 @@ static int saves_resume(saves *s, engine *e, const options *o) {
         fprintf(stderr, "train_gpt: a newer save is left out: %s\n", why);
     differ = !status && saves_differ(s, e, o, saved);
     if (!status && !differ) saves_changes(o, s->tokens, memopt_saved_value(saved, "settings"), changes, sizeof changes);
-    if (!status && !differ) status = memopt_saved_read(saved, &s->desc);
+    if (!status && !differ) status = saves_read(s, e, saved);
     memopt_saved_close(saved);
     if (differ) return 1;
-    if (!status) status = memopt_scaler_check(&e->scaler);
     if (!status && s->shard) status = memopt_shard_share(s->shard);
     else if (!status && e->tape) status = memopt_tape_seek(e->tape, s->step * o->accumulate);
     if (saves_said(e, "resume", o->resume, status)) return 1;

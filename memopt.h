@@ -3651,6 +3651,8 @@ typedef struct memopt_shard_tensor { /* of the model; a tensor that is used twic
     size_t rates;   /* as its `group`: index of the memopt_optim_group of a step */
     size_t group;   /* that it belongs to: that of the tensor before, or the next number; the first is 0 */
     int    adamw;   /* as in memopt_optim_tensor */
+    int    absent;  /* 1: ranks of `others` have it, and none of `comm`: it takes nothing here. It counts in numbers, as
+                       those of noise and of saves, and in norms: so these are the same whoever has what */
 } memopt_shard_tensor;
 
 enum { /* what lies on the slow tier, or'ed */
@@ -3733,6 +3735,9 @@ typedef struct memopt_shard_desc { /* zero it, then set what you need */
     memopt_comm               *replicas;     /* hybrid: everything is cut among the ranks of `comm`; the ranks of
                                                 `replicas`, one of each such set, hold the same part. Units count
                                                 through sets: rank r of set c is rank c * ranks + r. NULL = one set */
+    memopt_comm               *others;       /* ranks with other parts of the model, one of each such set: all tensors
+                                                that are absent here are there; one that several of them have is the
+                                                same. NULL: nothing is absent, or a plan */
     size_t                     rank, rank_count, replica_count; /* of a plan, where there is no comm; 0 counts = 1 */
     int                        steps_inside; /* 1: every step is a memopt_shard_step_inside() of one round: in stages 2
                                                 and 3 there are sums of one group at a time, or none where they can be
@@ -37302,6 +37307,7 @@ struct memopt_shard {
     size_t piece_count;       /* of norms, begun or ended in this rank's parts */
     size_t carry_count;       /* doubles that travel where the optimizer measures */
     int    arrives;           /* weights come group by group */
+    int    has_absent;        /* of some tensors all is elsewhere */
     int    sums_in_place;     /* they are made where the gradients are */
     int    sums_of_group;     /* there are those of one group at a time */
     int    steps_in_window;   /* slow weights are stepped where they were computed with */
@@ -37379,6 +37385,7 @@ static memopt_status memopt_i_shard_check_device(memopt_i_checks *c, memopt_shar
     memopt_i_must(c, device->zero_fn && device->copy_out_fn && device->copy_in_fn && device->wait_fn && device->join_fn,
                   "device", "lacks a function");
     memopt_i_must_be_at_most(c, "replica_count", x->sets, "beside a device, at most", 1);
+    memopt_i_must(c, !d->others, "others", "is set: beside a device all tensors are here");
     memopt_i_must_number(c, d->stage || x->ranks == 1, "stage", memopt_i_signed(d->stage),
                          "of several ranks, beside a device, must be", memopt_i_count(1));
     memopt_i_must(c, !memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS), "slow",
@@ -37489,9 +37496,12 @@ static memopt_status memopt_i_shard_lay_out(memopt_i_checks *c, memopt_shard *x)
         if (c->status) return c->status;
         if (tensor->group > g || !t) end = 0;
         g = tensor->group;
-        if (!end) x->groups[g].first = t;
-        ++x->groups[g].count;
+        if (!x->groups[g].count++) x->groups[g].first = t;
         x->places[t] = end;
+        memopt_i_must_be_flag(c, "absent", tensor->absent);
+        memopt_i_must(c, !tensor->absent || !x->desc.device, "absent", "is 1: beside a device all tensors are here");
+        x->has_absent |= tensor->absent;
+        if (tensor->absent) continue;
         overflow |= memopt_i_add(end, tensor->count, &end) || memopt_i_add(end, x->grain - 1, &end);
         end -= end % x->grain;
         overflow |= memopt_i_add(count, tensor->count, &count);
@@ -37601,8 +37611,8 @@ static size_t memopt_i_shard_part_of(const memopt_shard *x, size_t t, size_t ran
     const size_t low = memopt_i_max(own, at);
     const size_t high = memopt_i_min(end, at + tensor->count);
 
-    *first = low < high ? low - at : tensor->count;
-    return low < high ? high - low : 0;
+    *first = low < high && !tensor->absent ? low - at : tensor->count;
+    return low < high && !tensor->absent ? high - low : 0;
 }
 
 /* The parts of this rank. */
@@ -37639,7 +37649,9 @@ static size_t memopt_i_shard_chain_count(const memopt_shard *x) {
 static size_t memopt_i_round64(size_t bytes) { return memopt_i_ceil_div(bytes, 64) * 64; }
 
 static size_t memopt_i_shard_chain_bytes(const memopt_shard *x) {
-    const size_t scratch = memopt_i_max(MEMOPT_I_SHARD_SUM * x->group_count + x->piece_count, x->carry_count);
+    const size_t pieces = MEMOPT_I_SHARD_SUM * x->group_count + x->piece_count;
+    const size_t others = x->desc.others || x->has_absent ? x->desc.tensor_count + 1 : 0; /* what one of them has */
+    const size_t scratch = memopt_i_max(memopt_i_max(pieces, x->carry_count), others);
 
     return memopt_i_round64((memopt_i_shard_chain_count(x) + scratch) * sizeof(double));
 }
@@ -38455,6 +38467,7 @@ static memopt_status memopt_i_shard_break(memopt_shard *x, const memopt_comm *co
     x->error = memopt_comm_error(comm);
     memopt_comm_abort(x->desc.comm);
     memopt_comm_abort(x->desc.replicas);
+    memopt_comm_abort(x->desc.others);
     return status;
 }
 
@@ -39437,7 +39450,7 @@ static memopt_status memopt_i_shard_place_gradients(memopt_shard *x, size_t grou
         g->gradients = memopt_i_shard_window_place(x, x->gradients, window, group, x->gradient_bytes, high);
     }
     for (t = g->first; !s && !x->time && t < g->first + g->count; ++t) { /* pads are zero */
-        const size_t end = x->places[t] + x->tensors[t].count;
+        const size_t end = x->places[t] + (x->tensors[t].absent ? 0 : x->tensors[t].count);
         const size_t next = t + 1 < g->first + g->count ? x->places[t + 1] : g->piece * x->ranks;
 
         s = memopt_i_shard_zero(x, g->gradients + end * x->gradient_bytes, (next - end) * x->gradient_bytes);
@@ -39819,6 +39832,24 @@ static memopt_status memopt_i_shard_norm(memopt_shard *x) {
     return s;
 }
 
+/* Squares of tensors that are absent here, from those who have them; a tensor that several have is the same there. */
+static memopt_status memopt_i_shard_others(memopt_shard *x) {
+    const memopt_comm_stats others = memopt_comm_get_stats(x->desc.others);
+    const memopt_i_shard_chain n = memopt_i_shard_chain_of(x);
+    const size_t count = x->desc.tensor_count + 1; /* and how many are not finite */
+    double *const of_rank = (double *)(void *)n.cut;
+    memopt_comm_call call = memopt_i_comm_call(MEMOPT_COMM_BROADCAST, count * sizeof(double), of_rank, of_rank);
+    memopt_status s = MEMOPT_OK;
+    size_t i;
+
+    for (; !s && call.root < others.rank_count; ++call.root) {
+        if (call.root == others.rank) memcpy(of_rank, n.squares, call.bytes);
+        s = memopt_i_shard_run(x, x->desc.others, &call);
+        for (i = 0; !s && i < count; ++i) n.squares[i] = of_rank[i] > n.squares[i] ? of_rank[i] : n.squares[i];
+    }
+    return s;
+}
+
 MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler *scaler,
                                               memopt_gradient_total *total) {
     memopt_i_checks c = memopt_i_shard_checks(shard);
@@ -39838,6 +39869,7 @@ MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler
     if (shard->desc.steps_inside)
         return memopt_i_shard_refuse_state(shard, "its sums are stepped inside backward, and then gone");
     s = memopt_i_shard_norm(shard);
+    if (!s && shard->desc.others) s = memopt_i_shard_others(shard);
     if (s) return s;
     n = memopt_i_shard_chain_of(shard);
     memset(total, 0, sizeof *total);
@@ -39890,6 +39922,10 @@ static memopt_status memopt_i_shard_add_up(memopt_shard *x, double *sums, size_t
         if (!s) memopt_i_copy(sums + at, all, n * sizeof *all);
     }
     return s;
+}
+
+static int memopt_i_shard_measures(const memopt_shard *x, size_t t) { /* a step, this tensor */
+    return x->optim->parts[t].phases > 0 && !x->tensors[t].absent;
 }
 
 /* MUON: every rank steps its part of the momentum, and all get what the others have of the matrix. */
@@ -39951,8 +39987,8 @@ static memopt_status memopt_i_shard_step_matrices(memopt_shard *x) {
 
     x->is_changed = 1;
     for (t = 0; !s && t < x->desc.tensor_count; ++t) {
-        if (x->optim->parts[t].phases) s = memopt_i_shard_measure_matrix(x, t);
-        if (!s && x->optim->parts[t].phases) s = memopt_i_optim_join(x->optim, t, &again);
+        if (memopt_i_shard_measures(x, t)) s = memopt_i_shard_measure_matrix(x, t);
+        if (!s && memopt_i_shard_measures(x, t)) s = memopt_i_optim_join(x->optim, t, &again);
         if (!s && x->parts[t].held) s = memopt_i_optim_apply(x->optim, t, x->parts[t].first, x->parts[t].held);
     }
     return s ? s : memopt_optim_end(x->optim);
@@ -39981,7 +40017,7 @@ static memopt_status memopt_i_shard_step_measured_tensor(memopt_shard *x, size_t
     memopt_optim_tensor slice;
     memopt_status s = MEMOPT_OK;
     size_t ahead = 0;
-    int again = x->optim->parts[t].phases > 0;
+    int again = memopt_i_shard_measures(x, t);
 
     if (x->parts[t].held) {
         (void)memopt_i_shard_slice(x, &x->in[buffer], t, &slice);
@@ -40129,6 +40165,7 @@ static uint32_t memopt_i_shard_tensors_crc(const memopt_shard *x) {
         crc = memopt_i_shard_crc(crc, v->columns);
         crc = memopt_i_shard_crc(crc, v->rates);
         crc = memopt_i_shard_crc(crc, v->group);
+        crc = memopt_i_shard_crc(crc, (size_t)v->absent);
         if (x->desc.optim.kind == MEMOPT_OPTIM_MUON) crc = memopt_i_shard_crc(crc, (size_t)v->adamw);
     }
     return crc;

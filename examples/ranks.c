@@ -147,7 +147,7 @@ static int another_failed(const memopt_comm *comm, size_t rank) {
 
 static void rank(void *user, size_t index, int worker) {
     task *all = (task *)user;
-    memopt_shard_tensor tensors[LAYERS] = { { 0, 0, 0, 0, 0 } };
+    memopt_shard_tensor tensors[LAYERS] = { { 0, 0, 0, 0, 0, 0 } };
     memopt_comm_desc link = { 0 };
     memopt_shard_desc desc = { 0 };
     memopt_shard *shard = NULL;

@@ -14,7 +14,7 @@ enum { CUDA_SHARD_MOST = 4 };
 #endif
 enum { CUDA_SHARD_TENSORS = 6, CUDA_SHARD_GROUPS = 4, CUDA_SHARD_ALL = 8192 };
 static const memopt_shard_tensor cuda_shard_model[CUDA_SHARD_TENSORS] = { /* count, columns, rates, group, adamw */
-    { 700, 70, 0, 0, 0 }, { 96, 0, 1, 0, 1 }, { 1500, 50, 0, 1, 0 }, { 1, 0, 1, 1, 1 }, { 1024, 256, 0, 2, 0 }, { 300, 0, 1, 3, 1 } };
+    { 700, 70, 0, 0, 0, 0 }, { 96, 0, 1, 0, 1, 0 }, { 1500, 50, 0, 1, 0, 0 }, { 1, 0, 1, 1, 1, 0 }, { 1024, 256, 0, 2, 0, 0 }, { 300, 0, 1, 3, 1, 0 } };
 
 typedef struct cuda_shard_case {
     int stage; size_t ranks, units, steps; int clips, inside; memopt_i_weights form; memopt_type gradients; memopt_state_format state; memopt_optim_kind kind;
@@ -164,7 +164,7 @@ static memopt_status cuda_shard_look(const cuda_shard_case *c, memopt_shard *x, 
     return s;
 }
 /* The norm of a tensor of four pieces, which borders of ranks cut. */
-static const memopt_shard_tensor cuda_shard_one[1] = { { 3 * 65536 + 999, 0, 0, 0, 0 } };
+static const memopt_shard_tensor cuda_shard_one[1] = { { 3 * 65536 + 999, 0, 0, 0, 0, 0 } };
 static memopt_status cuda_shard_measure(const cuda_shard_case *c, memopt_shard *x, cudaStream_t stream, int on_device, cuda_shard_end *end) {
     memopt_status s = memopt_shard_share(x); memopt_gradient_total total; size_t unit, i; const size_t n = cuda_shard_one[0].count; static float host[3 * 65536 + 999];
     while (!s && !(s = memopt_shard_next_unit(x, &unit)) && unit != MEMOPT_SHARD_DONE) {

@@ -178,8 +178,8 @@ static memopt_shard_device shard_device_table(shard_device *x) {
 #if defined(MEMOPT_I_POOL)
 enum { SHARD_TENSORS = 9, SHARD_GROUPS = 4, SHARD_MOST = 16 };
 static const memopt_shard_tensor shard_model[SHARD_TENSORS] = { /* count, columns, rates, group, adamw */
-    { 700 * 101, 101, 0, 0, 0 }, { 96, 0, 1, 0, 1 }, { 96 * 515, 515, 0, 1, 0 }, { 1, 0, 1, 1, 1 }, { 257, 0, 1, 1, 1 }, { 300 * 256, 256, 0, 2, 0 },
-    { 33 * 32, 32, 1, 2, 0 }, { 5, 0, 0, 3, 1 }, { 1000, 0, 1, 3, 1 } };
+    { 700 * 101, 101, 0, 0, 0, 0 }, { 96, 0, 1, 0, 1, 0 }, { 96 * 515, 515, 0, 1, 0, 0 }, { 1, 0, 1, 1, 1, 0 }, { 257, 0, 1, 1, 1, 0 }, { 300 * 256, 256, 0, 2, 0, 0 },
+    { 33 * 32, 32, 1, 2, 0, 0 }, { 5, 0, 0, 3, 1, 0 }, { 1000, 0, 1, 3, 1, 0 } };
 /* Group 0 is used at both ends, group 2 and 1 are computed again. */
 static const memopt_shard_use shard_walk[13] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 3, 0 }, { 0, 0 }, { 0, 1 }, { 3, 1 }, { 1, 0 }, { 2, 0 }, { 2, 1 },
     { 1, 1 }, { 0, 0 }, { 0, 1 } };
@@ -193,8 +193,11 @@ typedef struct shard_case {
     uint64_t disk_fail, device_fail; /* call number of that rank's disk that fails; of its device */
     int device; /* 1: one that copies late; 2: at once; 3, 4: the same, and it steps */
     int slow, in_place, promises; size_t buffers; /* what lies on the slow tier; promises: steps_inside */
+    size_t shares; /* 0; or ranks of so many, each with other tensors of the model: `others` */
     uint64_t fail; size_t fail_rank; /* call number of that rank that fails; 0: none */
 } shard_case;
+/* Tensors 0, 2, 4, 6 are of one share each; all have the rest, of which there is something in every group. */
+static int shard_absent(const shard_case *c, size_t share, size_t t) { return c->shares > 1 && t % 2 == 0 && t <= 6 && t / 2 % c->shares != share; }
 typedef struct shard_whole { /* the reference */
     void *weights[SHARD_TENSORS], *extra[SHARD_TENSORS]; float *sums[SHARD_TENSORS]; void *stepped[SHARD_TENSORS];
     memopt_optim_tensor tensors[SHARD_TENSORS]; memopt_optim *optim; double norm; size_t nonfinite;
@@ -307,7 +310,7 @@ static void shard_reference(const shard_case *c, shard_whole *w) {
 
 /* ---- one rank of many ---- */
 typedef struct shard_world {
-    const shard_case *c; const shard_whole *whole, *start; memopt_ranks *rows[SHARD_MOST], *columns[SHARD_MOST]; /* of a set; of those with the same part */
+    const shard_case *c; const shard_whole *whole, *start; memopt_ranks *rows[SHARD_MOST], *columns[SHARD_MOST], *shares[SHARD_MOST]; /* of a set; of those with the same part; of those with other tensors */
     memopt_status status[SHARD_MOST]; int wrong[SHARD_MOST]; int intact[SHARD_MOST]; uint64_t calls[SHARD_MOST]; memopt_shard_bytes bytes;
     memopt_error error[SHARD_MOST];
 } shard_world;
@@ -352,14 +355,14 @@ static memopt_shard_desc shard_desc(const shard_case *c) {
     return d;
 }
 /* Forward and backward of a unit; its gradients are as the reference's if all weights are there when they should be. */
-static memopt_status shard_unit(const shard_case *c, memopt_shard *x, size_t unit, size_t step) {
+static memopt_status shard_unit(const shard_case *c, memopt_shard *x, size_t unit, size_t step) { /* a tensor that is absent has no gradients here */
     const size_t uses = c->walks == 1 ? 13 : 2 * SHARD_GROUPS; const memopt_shard_use *walk = c->walks == 1 ? shard_walk : shard_large_first; size_t i, t; memopt_status s = MEMOPT_OK; int backwards[SHARD_GROUPS] = { 0 };
     if (unit == MEMOPT_SHARD_NO_UNIT && step % 2) return memopt_shard_skip_unit(x); /* the same calls */
     for (i = 0; !s && i < uses; ++i) {
         const size_t g = c->walks ? walk[i].group : i < SHARD_GROUPS ? i : 2 * SHARD_GROUPS - 1 - i;
         const int back = c->walks ? walk[i].is_backward : i >= SHARD_GROUPS, twice = c->walks == 1 && !g;
         s = back ? memopt_shard_backward(x, g) : memopt_shard_forward(x, g);
-        for (t = 0; !s && unit != MEMOPT_SHARD_NO_UNIT && t < SHARD_TENSORS; ++t) if (shard_model[t].group == g) {
+        for (t = 0; !s && unit != MEMOPT_SHARD_NO_UNIT && t < SHARD_TENSORS; ++t) if (shard_model[t].group == g && !x->tensors[t].absent) {
             const void *w = memopt_shard_weights(x, t); void *out = memopt_shard_gradients(x, t);
             CHECK(w != NULL && (!back || out != NULL));
             if (w && back && out) shard_gradient(c, t, unit, step, w, out, twice ? 1 + backwards[g] : 0);
@@ -492,14 +495,17 @@ static int shard_goes_back(const shard_world *w, memopt_shard_desc d, shard_disk
 }
 static void shard_rank(void *task, size_t index, int worker) {
     memopt_threads level = test_level(0);
-    shard_world *w = (shard_world *)task; const shard_case *c = w->c; const size_t set = index / c->ranks, rank = index % c->ranks; shard_failing f[2];
+    shard_world *w = (shard_world *)task; const shard_case *c = w->c; const size_t share = index / (c->ranks * c->sets), set = index / c->ranks % c->sets, rank = index % c->ranks; shard_failing f[3]; memopt_shard_tensor tensors[SHARD_TENSORS];
     memopt_shard_desc d = shard_desc(c); memopt_shard *x = NULL; memopt_ledger *ledger = NULL; memopt_arena *arena = NULL; memopt_arena_desc ad; memopt_shard_bytes plan;
     shard_disk disk; shard_device device; memopt_shard_device table; memopt_shard_kernels kernels; memopt_arena *apart[3] = { NULL, NULL, NULL }; size_t wanted[3] = { 0, 0, 0 }; memopt_comm_stats before, after; int k; const uint64_t fail = c->fail && c->fail_rank == index ? c->fail : 0; memopt_status s;
     (void)worker;
     memset(&ad, 0, sizeof ad); memset(&plan, 0, sizeof plan);
     d.optim.threads = &level;
-    d.comm = shard_comm(memopt_ranks_transport(w->rows[set], rank), &f[0], fail);
-    if (c->sets > 1) d.replicas = shard_comm(memopt_ranks_transport(w->columns[rank], set), &f[1], fail);
+    d.comm = shard_comm(memopt_ranks_transport(w->rows[index / c->ranks], rank), &f[0], fail);
+    if (c->sets > 1) d.replicas = shard_comm(memopt_ranks_transport(w->columns[share * c->ranks + rank], set), &f[1], fail);
+    memcpy(tensors, shard_model, sizeof tensors);
+    for (k = 0; k < SHARD_TENSORS; ++k) tensors[k].absent = shard_absent(c, share, (size_t)k);
+    if (c->shares) { d.tensors = tensors; d.others = shard_comm(memopt_ranks_transport(w->shares[index % (c->ranks * c->sets)], share), &f[2], fail); }
     memset(&device, 0, sizeof device); device.is_late = c->device % 2 == 1; table = shard_device_table(&device); kernels = shard_device_kernels();
     if (c->device > 2) table.kernels = &kernels;
     if (c->device) d.device = &table;
@@ -559,37 +565,38 @@ static void shard_rank(void *task, size_t index, int worker) {
     for (k = 0; !s && !c->fail && !c->device_fail && k < SHARD_GROUPS; ++k) { /* an evaluation: all weights, whole, in an order of its own */
         const size_t g = (size_t)(k * 3 + 1) % SHARD_GROUPS; size_t t;
         CHECK(memopt_shard_forward(x, g) == MEMOPT_OK);
-        for (t = 0; t < SHARD_TENSORS; ++t) if (shard_model[t].group == g) {
+        for (t = 0; t < SHARD_TENSORS; ++t) if (shard_model[t].group == g && !tensors[t].absent) {
             const void *all = c->form == MEMOPT_I_WEIGHTS_F32_BF16 ? w->whole->extra[t] : w->whole->weights[t];
             w->wrong[index] |= !memopt_shard_weights(x, t) || memcmp(memopt_shard_weights(x, t), all, shard_model[t].count * shard_weight_bytes(c)) != 0;
         }
     }
     if (index == 0) w->bytes = plan;
-    if (!x) { memopt_comm_abort(d.comm); memopt_comm_abort(d.replicas); } /* else the shard has told all, of other sets too */
+    if (!x) { memopt_comm_abort(d.comm); memopt_comm_abort(d.replicas); memopt_comm_abort(d.others); } /* else the shard has told all, of other sets too */
     memopt_shard_close(x);
     if (s && c->slow == 7 && !c->in_place) w->wrong[index] |= !shard_goes_back(w, d, &disk, rank);
     for (k = 0; k < MEMOPT_SHARD_SLOTS; ++k) CHECK(!device.slots[k].bytes);
     for (k = 0; k < 3; ++k) memopt_arena_destroy(apart[k]);
     memopt_arena_destroy(arena); memopt_ledger_destroy(ledger);
-    memopt_comm_destroy(d.replicas); memopt_comm_destroy(d.comm);
+    memopt_comm_destroy(d.replicas); memopt_comm_destroy(d.comm); memopt_comm_destroy(d.others);
     shard_disk_end(&disk);
 }
 /* All ranks; 0: no threads here. */
 static int shard_play(const shard_case *c, const shard_whole *whole, const shard_whole *start, shard_world *w) {
-    memopt_ranks_desc d; memopt_thread_pool *pool = NULL; memopt_threads t; size_t i; const size_t n = c->ranks * c->sets;
+    memopt_ranks_desc d; memopt_thread_pool *pool = NULL; memopt_threads t; size_t i; const size_t shares = c->shares ? c->shares : 1, n = c->ranks * c->sets * shares;
     memset(w, 0, sizeof *w); memset(&d, 0, sizeof d);
     w->c = c; w->whole = whole; w->start = start;
     d.rank_count = c->ranks;
-    for (i = 0; i < c->sets; ++i) CHECK(memopt_ranks_create(&d, &w->rows[i]) == MEMOPT_OK);
+    for (i = 0; i < c->sets * shares; ++i) CHECK(memopt_ranks_create(&d, &w->rows[i]) == MEMOPT_OK);
     d.rank_count = c->sets;
-    for (i = 0; i < c->ranks; ++i) CHECK(memopt_ranks_create(&d, &w->columns[i]) == MEMOPT_OK);
+    for (i = 0; i < c->ranks * shares; ++i) CHECK(memopt_ranks_create(&d, &w->columns[i]) == MEMOPT_OK);
+    d.rank_count = shares;
+    for (i = 0; i < c->ranks * c->sets; ++i) CHECK(memopt_ranks_create(&d, &w->shares[i]) == MEMOPT_OK);
     CHECK(memopt_thread_pool_create(NULL, (int)n, &pool) == MEMOPT_OK);
     if (!pool) return 0;
     t = memopt_thread_pool_threads(pool);
     t.run_fn(t.user, n, shard_rank, w);
     memopt_thread_pool_destroy(pool);
-    for (i = 0; i < c->sets; ++i) memopt_ranks_destroy(w->rows[i]);
-    for (i = 0; i < c->ranks; ++i) memopt_ranks_destroy(w->columns[i]);
+    for (i = 0; i < SHARD_MOST; ++i) { memopt_ranks_destroy(w->rows[i]); memopt_ranks_destroy(w->columns[i]); memopt_ranks_destroy(w->shares[i]); }
     return 1;
 }
 static shard_case shard_usual(void) {
@@ -602,7 +609,21 @@ static uint64_t shard_id(const shard_case *c) { return c->ranks + 10 * c->sets +
 static void shard_check(const shard_case *c, const shard_whole *whole) {
     shard_world w; size_t i;
     if (test_is_passed_over() || !shard_play(c, whole, NULL, &w)) return;
-    for (i = 0; i < c->ranks * c->sets; ++i) CHECK_AT(w.status[i] == MEMOPT_OK && !w.wrong[i] && w.intact[i], shard_id(c));
+    for (i = 0; i < c->ranks * c->sets * (c->shares ? c->shares : 1); ++i) CHECK_AT(w.status[i] == MEMOPT_OK && !w.wrong[i] && w.intact[i], shard_id(c));
+}
+/* Ranks with other tensors: noise, norms, states and weights are those of one process that has all of them. */
+static void shard_shares(void) {
+    static const memopt_state_format states[3] = { MEMOPT_STATE_F32, MEMOPT_STATE_BF16, MEMOPT_STATE_8BIT }; int kind; shard_case c = shard_usual(); shard_whole whole;
+    for (kind = 0; kind <= (int)MEMOPT_OPTIM_MUON; ++kind) {
+        c.kind = (memopt_optim_kind)kind; c.state = states[kind % 3]; c.form = (memopt_i_weights)(kind % 4); c.gradients = kind % 2 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+        c.ranks = 1; c.sets = 1; c.clips = 1; c.units = 4; c.steps = 2; c.walks = c.shares = 0; c.slow = 0;
+        shard_reference(&c, &whole);
+        for (c.shares = 2; c.shares <= 3; ++c.shares) for (c.stage = 0; c.stage < 4; ++c.stage) for (c.ranks = 1; c.ranks <= 2; ++c.ranks) {
+            c.sets = 1 + (size_t)c.stage % 2; c.slow = kind % 2 && c.stage == 3 ? 7 : 0;
+            shard_check(&c, &whole);
+        }
+        shard_free_whole(&whole);
+    }
 }
 static void shard_same_for_any_ranks(void) { /* 3 does not divide 8; 9 are more than units */
     static const size_t ranks[5] = { 1, 2, 3, 8, 9 }; shard_case c = shard_usual(); shard_whole whole; size_t r; int walks;
@@ -1094,7 +1115,7 @@ static void shard_simulated(void) {
 /* One rank was made otherwise: every rank is told so, and by which field. */
 static const char *const shard_odd_names[] = { "stage", "units", "gradients", "steps_inside", "bucket_bytes", "tensors", "tensors", "uses", "kind", "state", "weights", "extra",
     "type of the sums", "first_moment", "block", "min_quantized", "seed",
-    "muon", "tensors" };
+    "muon", "tensors", "tensors" };
 static const memopt_shard_use shard_odd_walk[8] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 3, 1 }, { 3, 1 }, { 2, 1 }, { 1, 1 }, { 0, 1 } }; /* the fourth: backward */
 typedef struct shard_odd { const shard_case *c; memopt_ranks *rows[SHARD_MOST], *columns[SHARD_MOST]; size_t field, rank; } shard_odd;
 static void shard_odd_desc(memopt_shard_desc *d, memopt_shard_tensor *listed, size_t field) {
@@ -1118,7 +1139,8 @@ static void shard_odd_desc(memopt_shard_desc *d, memopt_shard_tensor *listed, si
     case 15: d->optim.min_quantized = 5000; break;
     case 16: d->optim.seed = UINT64_C(1) << 40; break;
     case 17: d->optim.muon = memopt_muon_products(MEMOPT_TYPE_F32); break;
-    default: listed[5].adamw = 1; d->tensors = listed;
+    case 18: listed[5].adamw = 1; d->tensors = listed; break;
+    default: listed[5].absent = 1; d->tensors = listed;
     }
 }
 static void shard_odd_rank(void *task, size_t index, int worker) {
@@ -1134,7 +1156,7 @@ static void shard_odd_rank(void *task, size_t index, int worker) {
     cd.transport = memopt_ranks_transport(w->columns[rank], set);
     if (c->sets > 1) CHECK(memopt_comm_create(&cd, &d.replicas) == MEMOPT_OK);
     CHECK_AT(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK, w->field);
-    if (!x) { memopt_comm_abort(d.comm); memopt_comm_abort(d.replicas); }
+    if (!x) { memopt_comm_abort(d.comm); memopt_comm_abort(d.replicas); memopt_comm_abort(d.others); }
     sprintf(text, "shard: %s is not that of rank 0 at rank %u", shard_odd_names[w->field], (unsigned)w->rank);
     for (turn = 0; x && turn < 2; ++turn)
         CHECK_AT(memopt_shard_share(x) == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_shard_error(x), MEMOPT_ERR_ARGUMENT, text) && memopt_shard_is_intact(x), w->field);
@@ -1188,17 +1210,18 @@ static void shard_no_threads(void) { SKIP("compiled without MEMOPT_PTHREADS"); }
 
 /* ---- the plan ---- */
 static memopt_shard_desc shard_plain(void) { /* two groups, one rank, stage 3 */
-    static const memopt_shard_tensor tensors[3] = { { 1000, 0, 0, 0, 0 }, { 300, 0, 0, 0, 0 }, { 512, 0, 0, 1, 0 } };
+    static const memopt_shard_tensor tensors[3] = { { 1000, 0, 0, 0, 0, 0 }, { 300, 0, 0, 0, 0, 0 }, { 512, 0, 0, 1, 0, 0 } };
     memopt_shard_desc d;
     memset(&d, 0, sizeof d);
     d.stage = 3; d.tensors = tensors; d.tensor_count = 3;
     return d;
 }
 static void shard_plan_refuses(void) {
-    static const memopt_shard_tensor empty[1] = { { 0, 0, 0, 0, 0 } }, second[1] = { { 5, 0, 0, 1, 0 } }, first[2] = { { 5, 0, 0, 1, 0 }, { 5, 0, 0, 1, 0 } },
-        back[3] = { { 5, 0, 0, 0, 0 }, { 5, 0, 0, 1, 0 }, { 5, 0, 0, 0, 0 } }, hole[3] = { { 5, 0, 0, 0, 0 }, { 5, 0, 0, 2, 0 }, { 5, 0, 0, 2, 0 } },
-        large[2] = { { SIZE_MAX / 2, 0, 0, 0, 0 }, { SIZE_MAX / 2 + 9, 0, 0, 1, 0 } }, huge[1] = { { SIZE_MAX - 100, 0, 0, 0, 0 } };
-    static const memopt_shard_tensor wide[1] = { { SIZE_MAX / 40, 0, 0, 0, 0 } };
+    static const memopt_shard_tensor empty[1] = { { 0, 0, 0, 0, 0, 0 } }, second[1] = { { 5, 0, 0, 1, 0, 0 } }, first[2] = { { 5, 0, 0, 1, 0, 0 }, { 5, 0, 0, 1, 0, 0 } },
+        back[3] = { { 5, 0, 0, 0, 0, 0 }, { 5, 0, 0, 1, 0, 0 }, { 5, 0, 0, 0, 0, 0 } }, hole[3] = { { 5, 0, 0, 0, 0, 0 }, { 5, 0, 0, 2, 0, 0 }, { 5, 0, 0, 2, 0, 0 } },
+        large[2] = { { SIZE_MAX / 2, 0, 0, 0, 0, 0 }, { SIZE_MAX / 2 + 9, 0, 0, 1, 0, 0 } }, huge[1] = { { SIZE_MAX - 100, 0, 0, 0, 0, 0 } };
+    static const memopt_shard_tensor odd[2] = { { 5, 0, 0, 0, 0, 0 }, { 5, 0, 0, 0, 0, 2 } };
+    static const memopt_shard_tensor wide[1] = { { SIZE_MAX / 40, 0, 0, 0, 0, 0 } };
     static const memopt_shard_use trailing[3] = { { 1, 1 }, { 0, 1 }, { 1, 0 } }, other[1] = { { 2, 1 } }, flag[1] = { { 0, 2 } }, forward[3] = { { 0, 0 }, { 1, 0 }, { 1, 1 } };
     const memopt_shard_desc right = shard_plain(); memopt_shard_desc x = right; memopt_shard_bytes b; memopt_shard *out = NULL; memopt_shard_device device; memopt_shard_kernels kernels = shard_device_kernels();
     CHECK(memopt_shard_plan(NULL, &b) == MEMOPT_ERR_ARGUMENT && memopt_shard_open(NULL, NULL, &out) == MEMOPT_ERR_ARGUMENT);
@@ -1231,6 +1254,7 @@ static void shard_plan_refuses(void) {
     SHARD_REFUSES(x.optim.block = 48, MEMOPT_ERR_ARGUMENT, "shard: optim.block 48, must be a multiple of 32, at most 4096");
     SHARD_REFUSES(x.optim.block = 8192, MEMOPT_ERR_ARGUMENT, "shard: optim.block 8192, must be a multiple of 32, at most 4096");
     SHARD_REFUSES(x.optim.kind = (memopt_optim_kind)test_number_of(99), MEMOPT_ERR_ARGUMENT, "optim: kind 99, at most 8");
+    SHARD_REFUSES((x.tensors = odd, x.tensor_count = 2), MEMOPT_ERR_ARGUMENT, "shard: absent 2 at tensor 1, must be 0 or 1");
     SHARD_REFUSES((x.tensors = empty, x.tensor_count = 1), MEMOPT_ERR_ARGUMENT, "shard: count 0 at tensor 0, at least 1");
     SHARD_REFUSES((x.tensors = second, x.tensor_count = 1), MEMOPT_ERR_ARGUMENT, "shard: groups of tensors 1, the last must be below tensor_count 1");
     SHARD_REFUSES((x.tensors = first, x.tensor_count = 2), MEMOPT_ERR_ARGUMENT, "shard: group 1 at tensor 0, must be that of the tensor before, or the next, after 0");
@@ -1271,7 +1295,7 @@ static void shard_bytes_by_formula(void) {
         memset(&d, 0, sizeof d);
         for (t = 0, g = 0; t < 1 + round % 20; ++t) {
             if (t && test_below(&random, 2)) ++g;
-            tensors[t].count = 1 + test_below(&random, 90000); tensors[t].columns = 0; tensors[t].rates = 0; tensors[t].group = g; tensors[t].adamw = 0;
+            memset(&tensors[t], 0, sizeof tensors[t]); tensors[t].count = 1 + test_below(&random, 90000); tensors[t].group = g;
         }
         d.tensors = tensors; d.tensor_count = t; d.stage = (int)stage; d.units = units; d.rank_count = ranks; d.rank = test_below(&random, ranks); d.gradients = MEMOPT_TYPE_BF16;
         d.optim.extra = MEMOPT_OPTIM_EXTRA_COPY;
@@ -1401,7 +1425,7 @@ static void shard_table(void) {
 /* ---- calls out of order ---- */
 static void shard_refuses(void) {
     static const memopt_shard_use uses[5] = { { 0, 0 }, { 1, 0 }, { 0, 1 }, { 1, 1 }, { 0, 1 } }, three[6] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 2, 1 }, { 1, 1 }, { 0, 1 } };
-    static const memopt_shard_tensor threes[3] = { { 300, 0, 0, 0, 0 }, { 300, 0, 0, 1, 0 }, { 300, 0, 0, 2, 0 } };
+    static const memopt_shard_tensor threes[3] = { { 300, 0, 0, 0, 0, 0 }, { 300, 0, 0, 1, 0, 0 }, { 300, 0, 0, 2, 0, 0 } };
     memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_gradient_total total; memopt_optim_run run; memopt_scaler scaler, wrong; size_t unit = 0, g, first; memopt_optim_group rates;
     memopt_optim_tensor part;
     rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
@@ -1770,7 +1794,8 @@ void test_shard(void);
 void test_shard(void) {
     RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_slow_tile_bytes); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_device_memory); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
 #if defined(MEMOPT_I_POOL)
-    RUN(shard_same_for_any_ranks); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_steps); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_tape_jumps); RUN(shard_odd_one); RUN(shard_cancelled);
+    RUN(shard_same_for_any_ranks);
+    RUN(shard_shares); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_steps); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_tape_jumps); RUN(shard_odd_one); RUN(shard_cancelled);
 #else
     RUN(shard_no_threads);
 #endif

@@ -45,6 +45,10 @@ static inline size_t tensor_pieces(const transformer *t) { /* of a rank */
     return t->cut->parts / t->cut->rank_count;
 }
 
+static inline size_t tensor_least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
 static inline size_t tensor_own_rows(const transformer *t) {
     return transformer_rows(t) / t->cut->rank_count;
 }
@@ -187,7 +191,7 @@ static inline void tensor_ready(tensor_work *x, int backward) {
     const transformer *t = x->own.shape;
     const size_t ranks = t->cut->rank_count, most = TENSOR_ROWS * (ranks > 1 ? 1 : x->workers);
 
-    x->turn = x->own.rows < most ? x->own.rows : most;
+    x->turn = tensor_least(x->own.rows, most);
     x->send = tensor_take_floats(x, ranks * x->turn * t->width);
     x->receive = ranks > 1 ? tensor_take_floats(x, ranks * x->turn * t->width) : x->send;
     x->branches = tensor_take_floats(x, x->workers * tensor_levels(x) * TENSOR_ROWS * TENSOR_COLUMNS);
@@ -352,8 +356,8 @@ static inline void tensor_turn(void *user, size_t index, int worker) {
     const tensor_sum *s = (const tensor_sum *)user;
     const size_t column = index % s->strips * TENSOR_COLUMNS, block = index / s->strips;
     const size_t rank = block / s->blocks, at = block % s->blocks * TENSOR_ROWS;
-    const size_t rows = s->count - at < TENSOR_ROWS ? s->count - at : TENSOR_ROWS;
-    const size_t columns = s->columns - column < TENSOR_COLUMNS ? s->columns - column : TENSOR_COLUMNS;
+    const size_t rows = tensor_least(s->count - at, TENSOR_ROWS);
+    const size_t columns = tensor_least(s->columns - column, TENSOR_COLUMNS);
     const memopt_status status = tensor_branch(s, rank * s->x->own.rows + s->at + at, rows, column, columns,
                                                s->to + (rank * s->count + at) * s->columns + column, (size_t)worker);
 
@@ -388,7 +392,7 @@ static inline memopt_status tensor_join(tensor_sum *s, tensor_end_fn *end_fn, vo
     size_t r;
 
     for (s->at = 0; s->at < x->own.rows && !status; s->at += s->count) {
-        s->count = x->own.rows - s->at < x->turn ? x->own.rows - s->at : x->turn;
+        s->count = tensor_least(x->own.rows - s->at, x->turn);
         s->to = x->send;
         if (s->planes) status = tensor_branches(s, ranks);
         for (r = 0; !s->planes && r < ranks; ++r)
@@ -961,7 +965,7 @@ static inline memopt_cross_entropy tensor_cross_entropy(const tensor_head *h, si
     e.rows = h->rows;
     e.first = (t->cut->rank * h->x->pieces + p) * wide;
     e.whole = t->vocabulary;
-    e.vocabulary = e.whole - e.first < wide ? e.whole - e.first : wide;
+    e.vocabulary = tensor_least(e.whole - e.first, wide);
     e.stride = wide;
     e.type = MEMOPT_TYPE_F32;
     e.logits = transformer_at(h->logits, p * h->rows * wide, MEMOPT_TYPE_F32);
@@ -1031,7 +1035,7 @@ static inline memopt_status tensor_narrow_logits(const tensor_head *h, size_t p)
     memopt_status s = MEMOPT_OK;
 
     for (i = 0; size < sizeof *from && i < n && !s; i += some) {
-        some = n - i < 512 ? n - i : 512;
+        some = tensor_least(n - i, 512);
         s = tensor_store(h->x, from + i, some, piece, 0);
         memcpy(to + i * size, piece, some * size);
     }
@@ -1089,9 +1093,7 @@ static inline memopt_status tensor_head_chunk(const tensor_head *h, const memopt
 }
 
 static inline size_t tensor_head_chunk_rows(const tensor_work *x, const transformer_head *head) {
-    const size_t chunk = transformer_up(head->chunk ? head->chunk : 512, 32);
-
-    return chunk < x->rows ? chunk : x->rows;
+    return tensor_least(transformer_up(head->chunk ? head->chunk : 512, 32), x->rows);
 }
 
 /* What chunks work in; tensor_ready() comes after it. */
@@ -1137,7 +1139,7 @@ static inline memopt_status tensor_head_loss(tensor_head *h) {
     h->counted = h->head->rule.count;
     for (r = 0; r < h->x->rows && !h->head->rule.count; ++r) h->counted += h->head->targets[r] >= 0;
     for (; h->first < h->x->rows && !s; h->first += h->rows) {
-        h->rows = h->x->rows - h->first < chunk ? h->x->rows - h->first : chunk;
+        h->rows = tensor_least(h->x->rows - h->first, chunk);
         s = tensor_head_chunk(h, &gemm, &loss);
     }
     if (!s) h->head->loss = loss;

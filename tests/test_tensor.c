@@ -40,12 +40,12 @@ static void cut_add(cut_model *m, int is_cut) {
     for (i = 0; i < CUT_LAYERS; ++i) if (is_cut) tensor_add_block(c, &m->blocks[i]); else transformer_add_block(c, &m->blocks[i]);
     if (is_cut) tensor_add_head(c, &m->head, &m->embedding); else transformer_add_head(c, &m->head, &m->embedding);
 }
-static void cut_open(cut_model *m, const transformer *shape, const transformer_cut *cut, const memopt_threads *threads, double overhead) {
+static void cut_open(cut_model *m, const transformer *shape, const transformer_cut *cut, const memopt_threads *threads, double overhead, size_t grain) {
     memopt_tape_desc d;
 
     memset(m, 0, sizeof *m); memset(&d, 0, sizeof d);
     m->shape = *shape; m->shape.ops.threads = threads; m->shape.accumulate = 1;
-    if (cut) { m->cut = *cut; m->shape.cut = &m->cut; }
+    if (cut) { m->cut = *cut; m->shape.cut = &m->cut; m->shape.grain = grain; }
     m->head.chunk = 32; m->head.rule.count = CUT_BATCHES * CUT_ROWS;
     m->chain.shape = &m->shape;
     cut_add(m, cut != NULL);
@@ -72,7 +72,7 @@ static void cut_visit(const cut_model *m, const transformer *whole, cut_visit_fn
         transformer_tensor a[TRANSFORMER_TENSORS_MAX], b[TRANSFORMER_TENSORS_MAX]; size_t na, nb;
 
         memset(a, 0, sizeof a); memset(b, 0, sizeof b);
-        na = of_whole(whole, a); nb = of_here(&m->shape, b);
+        na = of_whole(whole, a); nb = transformer_place(&m->shape, b, of_here(&m->shape, b));
         for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i) if (a[i].count) fn(user, of, i, &a[i], whole_at, &b[i], here_at);
         whole_at += na; here_at += nb;
     }
@@ -85,13 +85,13 @@ static void cut_move_one(void *user, int of, size_t i, const transformer_tensor 
     if (!here->pieces && v->to_whole && !v->is_first) v->differs |= memcmp(w, h, whole->count * v->size) != 0;
     else if (!here->pieces) memcpy(v->to_whole ? w : h, v->to_whole ? h : w, whole->count * v->size);
     for (k = 0; k < here->pieces; ++k)
-        tensor_copy(&v->m->shape, of, i, v->m->cut.rank * here->pieces + k, h + k * (here->count / here->pieces) * v->size, w, whole->columns, v->size, v->to_whole);
+        tensor_copy(&v->m->shape, of, i, v->m->cut.rank * here->pieces + k, h + k * transformer_step(&v->m->shape, here) * v->size, w, whole->columns, v->size, v->to_whole);
 }
 
 /* ---- a run: some batches, and what is left of them ---- */
 typedef struct cut_run {
     transformer shape;
-    size_t parts, ranks;
+    size_t parts, ranks, grain;
     double overhead;
     int workers;
     unsigned char *weights;  /* of the whole network, as block.h has it */
@@ -136,7 +136,7 @@ static void *cut_rank(void *user) {
     if (run->status[me->rank]) return NULL;
     cut.parts = run->parts; cut.rank = me->rank; cut.rank_count = run->ranks; cut.comm = run->ranks > 1 ? comm : NULL;
     threads = test_workers(&set, run->workers, 0);
-    cut_open(m, &run->shape, &cut, run->workers ? &threads : NULL, run->overhead);
+    cut_open(m, &run->shape, &cut, run->workers ? &threads : NULL, run->overhead, run->grain);
     v.m = m; v.whole = run->weights; v.here = (unsigned char *)m->chain.weights; v.size = memopt_type_bytes(m->shape.weight_type); v.to_whole = 0;
     cut_visit(m, &run->shape, cut_move_one, &v);
     run->status[me->rank] = cut_train(m);
@@ -202,7 +202,7 @@ static void cut_against_blocks(void) {
 
             cut_begin(&run, variant, type, 1, 1);
             n = cut_elements(&run.shape);
-            cut_open(m, &run.shape, NULL, NULL, 0);
+            cut_open(m, &run.shape, NULL, NULL, 0, 0);
             memcpy(m->chain.weights, run.weights, n * memopt_type_bytes(m->shape.weight_type));
             CHECK(cut_train(m) == MEMOPT_OK);
             for (parts = 1; parts <= CUT_PARTS; parts *= 2) {
@@ -239,7 +239,7 @@ static void cut_same_bits(void) {
                     cut_run run;
 
                     cut_begin(&run, variant, type, CUT_PARTS, ranks);
-                    run.overhead = keep ? 0.6 : 0; run.workers = ranks == 1 ? 3 : ranks == 4 ? 2 : 0;
+                    run.overhead = keep ? 0.6 : 0; run.grain = keep ? 256 : 0; run.workers = ranks == 1 ? 3 : ranks == 4 ? 2 : 0;
                     cut_go(&run);
                     CHECK_AT(!memcmp(run.loss, one.loss, sizeof run.loss), ranks);
                     CHECK_AT(!memcmp(run.gradients, one.gradients, n * 4), (size_t)variant * 100 + ranks);

@@ -131,8 +131,9 @@ static inline const char *tensor_problem(const transformer *t) {
     if (transformer_padded(t) % c->parts) return "parts do not divide the padded vocabulary";
     if (transformer_rows(t) % c->parts) return "parts do not divide the rows";
     if (t->gradient_type != MEMOPT_TYPE_F32) return "gradients are no floats";
-    if (t->adapter_rank || t->quantized_block || t->mlp_chunk || t->attention || t->grain)
-        return "adapters, codes, mlp_chunk, an attention of one's own and a grain are not cut";
+    if (t->adapter_rank || t->quantized_block || t->mlp_chunk || t->attention)
+        return "adapters, codes, mlp_chunk and an attention of one's own are not cut";
+    if (t->grain && tensor_vocabulary(t) * t->width % t->grain) return "the grain does not divide parts of the head";
     if (t->vocabulary + tensor_vocabulary(t) <= transformer_padded(t)) return "a part of the vocabulary is all padding";
     return t->swiglu && t->geglu ? "swiglu and geglu are both set" : NULL;
 }
@@ -208,7 +209,8 @@ static inline void tensor_place_gradients(const tensor_work *x, size_t p, void *
     for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i) {
         const transformer_tensor *l = &x->own.list[i];
 
-        if (l->pieces) gradients[i] = transformer_at(x->own.gradients[i], p * (l->count / l->pieces), MEMOPT_TYPE_F32);
+        if (l->pieces)
+            gradients[i] = transformer_at(x->own.gradients[i], p * transformer_step(x->own.shape, l), MEMOPT_TYPE_F32);
         else gradients[i] = l->count ? leaf : NULL;
         if (leaf && !l->pieces) leaf += l->count;
     }
@@ -227,8 +229,8 @@ static inline transformer_work tensor_part(const tensor_work *x, size_t p) {
         transformer_tensor *l = &w.list[i];
 
         if (!l->pieces) continue;
+        l->first += p * transformer_step(x->own.shape, l);
         l->count /= l->pieces;
-        l->first += p * l->count;
     }
     return w;
 }
@@ -300,7 +302,7 @@ typedef struct tensor_sum {
     const float *floats;
     const void  *weights;
     size_t       rows;        /* of a plane */
-    size_t       depth, piece, stride; /* of a part; elements of its matrix, and from a row of that to the next */
+    size_t       depth, piece, stride; /* of a part; elements from its matrix to the next, and from row to row */
     int          transposed;  /* of the matrix */
     memopt_gemm  gemm;
     size_t       at, count;   /* rows of each rank that are in turn */
@@ -425,10 +427,10 @@ static inline memopt_status tensor_sum_of(const tensor_work *x, size_t i, const 
     s.planes = planes;
     s.rows = x->rows;
     s.weights = transformer_weights(&x->own, i);
-    s.piece = l->count / l->pieces;
+    s.piece = transformer_step(x->own.shape, l);
     s.stride = l->columns;
     s.transposed = !backward;
-    s.depth = backward ? s.piece / l->columns : l->columns;
+    s.depth = backward ? transformer_piece(l) / l->columns : l->columns;
     s.columns = x->own.shape->width;
     if (memopt_gemm_resolve(&x->own.ops.gemm, &s.gemm)) return MEMOPT_ERR_ARGUMENT;
     if (x->own.call->describing) return tensor_count_scratch(x, &s.gemm);

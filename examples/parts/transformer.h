@@ -193,15 +193,32 @@ static inline size_t transformer_numbers(const transformer *t, const transformer
     return !l->count ? 0 : l->pieces ? t->cut->parts : 1;
 }
 
+static inline size_t transformer_up(size_t x, size_t unit) {
+    return unit ? (x + unit - 1) / unit * unit : x;
+}
+
+/* Elements of a piece, and from it to the next one. */
+static inline size_t transformer_piece(const transformer_tensor *l) {
+    return l->pieces ? l->count / l->pieces : l->count;
+}
+
+static inline size_t transformer_step(const transformer *t, const transformer_tensor *l) {
+    return transformer_up(transformer_piece(l), l->pieces ? t->grain : 0);
+}
+
+static inline size_t transformer_span(const transformer *t, const transformer_tensor *l) { /* of all pieces */
+    return (l->pieces ? l->pieces : 1) * transformer_step(t, l);
+}
+
 /* Move the tensors of a list to where a shape with a grain has them. Returns the elements, of `elements` without it. */
 static inline size_t transformer_place(const transformer *t, transformer_tensor *list, size_t elements) {
     size_t i, end = 0;
 
     for (i = 0; t->grain && i < TRANSFORMER_TENSORS_MAX; ++i) {
-        list[i].first = (end + t->grain - 1) / t->grain * t->grain;
-        if (list[i].count) end = list[i].first + list[i].count;
+        list[i].first = transformer_up(end, t->grain);
+        if (list[i].count) end = list[i].first + transformer_span(t, &list[i]);
     }
-    return t->grain ? (end + t->grain - 1) / t->grain * t->grain : elements;
+    return t->grain ? transformer_up(end, t->grain) : elements;
 }
 
 /* ---- where the tensors of a part lie ---- */
@@ -210,10 +227,6 @@ typedef struct transformer_lists {
     transformer_tensor adapters[TRANSFORMER_TENSORS_MAX]; /* A and B of each matrix */
     size_t elements, adapter_elements, code_elements;
 } transformer_lists;
-
-static inline size_t transformer_up(size_t x, size_t unit) {
-    return unit ? (x + unit - 1) / unit * unit : x;
-}
 
 /* Matrices to codes, each from a block on; what is left, side by side. */
 static inline void transformer_list_codes(const transformer *t, transformer_lists *x) {
@@ -309,7 +322,7 @@ static inline void transformer_place_part(const transformer_chain *c, transforme
 /* Piece `k` of a tensor, for an optimizer; here 0: another rank has it. */
 static inline void transformer_fill_tensor(const transformer *t, const transformer_part *part,
                                            const transformer_tensor *l, size_t k, int here, memopt_optim_tensor *o) {
-    const size_t count = l->pieces ? l->count / l->pieces : l->count, first = l->first + k * count;
+    const size_t count = transformer_piece(l), first = l->first + k * transformer_step(t, l);
 
     memset(o, 0, sizeof *o);
     o->count = count;
@@ -390,7 +403,7 @@ static inline void transformer_take_gradients(const transformer_work *w, const t
     size_t i;
 
     for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i) {
-        const size_t bytes = list[i].count * memopt_type_bytes(type);
+        const size_t bytes = transformer_span(w->shape, &list[i]) * memopt_type_bytes(type);
 
         gradients[i] = transformer_at(array, list[i].first, type);
         if (!array || !bytes) gradients[i] = memopt_tape_take(w->call, MEMOPT_TAPE_SCRATCH, bytes);
@@ -479,7 +492,7 @@ static inline memopt_status transformer_done(const transformer_work *w, memopt_s
 
         for (k = 0; numbers && k < here && s == MEMOPT_OK; ++k)
             s = t->done_fn(t->user, tensor + first + k,
-                           transformer_at(gradients[i], k * (list[i].count / here), t->gradient_type));
+                           transformer_at(gradients[i], k * transformer_step(t, &list[i]), t->gradient_type));
         tensor += numbers;
     }
     return s;

@@ -98,6 +98,8 @@ static void describe_model(engine *e, const options *o, const transformer_ops *o
     m->vit = is_vit(o);
     m->documents = o->documents;
     m->begin_fn = begin_fn;
+    m->block_fn = transformer_add_block;
+    m->head_fn = transformer_add_head;
     m->split = o->weights == WEIGHTS_SPLIT;
     m->fuse = o->fuse_step;
     t->batch = o->batch;

@@ -7,12 +7,17 @@
 enum { PATCH_SIDE = 8, PATCH = PATCH_SIDE * PATCH_SIDE * 3 /* floats */ };
 
 typedef void chain_begin_fn(transformer_chain *chain, transformer_part *first);
+typedef void chain_block_fn(transformer_chain *chain, transformer_block *block);
+typedef void chain_head_fn(transformer_chain *chain, transformer_head *head, const transformer_part *embedding);
 
 typedef struct model {
     transformer shape;
     size_t layers;
     int vit;
     int documents;            /* sequences are cut into them, batch by batch */
+    chain_block_fn *block_fn; /* transformer_add_block(), or of a model that is cut by width tensor_add_block() */
+    chain_head_fn  *head_fn;
+    transformer_cut cut;
     chain_begin_fn *begin_fn; /* adds the first part: transformer_add_embedding(), or of a ViT add_patches() */
     int split;                /* weights have 16 bits more, which make them exact floats */
     int fuse;                 /* a tensor is stepped as soon as its gradient is whole */
@@ -50,9 +55,9 @@ static void describe_chain(model *m, memopt_tape_layer *layers, memopt_segment *
     c.segments = segments;
     m->begin_fn(&c, &m->embedding);
     c.count = segment_count(m) - 1;
-    transformer_add_head(&c, &m->head, &m->embedding);
+    m->head_fn(&c, &m->head, &m->embedding);
     ends = c.tensor_count;
-    for (c.count = 1, i = 0; i < m->layers; ++i) transformer_add_block(&c, &m->blocks[i]);
+    for (c.count = 1, i = 0; i < m->layers; ++i) m->block_fn(&c, &m->blocks[i]);
     m->elements = c.elements;
     m->tensor_count = c.tensor_count;
     if (m->fuse && !m->shape.untied) m->embedding.gradients = m->gradients; /* of the tokens: begun by the head */
@@ -87,15 +92,31 @@ static size_t end_count(const model *m) { /* tensors that are no block's */
     return m->embedding.tensor_count + m->head.part.tensor_count;
 }
 
+/* Of a tensor that is cut, each piece: of so many parts. */
+static size_t part_count(const model *m) { return m->shape.cut ? m->shape.cut->parts : 1; }
+
+/* What tensor `i` of both ends is, and which piece of it: tokens, and an untied head, are cut. */
+static size_t end_of(const model *m, size_t i, size_t *piece) {
+    const size_t more = part_count(m) - 1, head = m->embedding.tensor_count - more + (m->shape.rms ? 1 : 2);
+
+    *piece = i <= more ? i : 0;
+    i -= least(i, more);
+    if (i > head) *piece = i - head;
+    return least(i, head);
+}
+
 static size_t stream_of(const model *m, size_t tensor) {
     static const unsigned char text[2] = { STREAM_TOKENS, STREAM_POSITIONS };
     static const unsigned char images[4] = { 2, 3, STREAM_CLASS_TOKEN, STREAM_POSITIONS };
     static const unsigned char rms[2] = { STREAM_FINAL_SCALE, 5 }, head[3] = { STREAM_FINAL_SCALE, 7, 5 };
-    const size_t first = m->embedding.tensor_count;
+    const size_t first = m->embedding.tensor_count - (part_count(m) - 1);
+    size_t piece, end;
 
     if (tensor >= end_count(m)) return STREAM_BLOCKS + tensor - end_count(m);
-    if (tensor < first) return m->vit ? images[tensor] : text[tensor];
-    return m->shape.rms ? rms[tensor - first] : head[tensor - first];
+    end = end_of(m, tensor, &piece);
+    piece <<= 24; /* there are fewer tensors of blocks */
+    if (end < first) return piece + (m->vit ? images[end] : text[end]);
+    return piece + (m->shape.rms ? rms[end - first] : head[end - first]);
 }
 
 /* What tensor `i` is in its half of a block; SIZE_MAX: it is no block's. */
@@ -109,8 +130,13 @@ static size_t role_of(const model *m, size_t i) {
     if (i < end_count(m)) return SIZE_MAX;
     memset(list, 0, sizeof list);
     (void)(at < half ? transformer_attention_tensors : transformer_mlp_tensors)(&m->shape, list);
-    while (!list[role].count || left--) ++role;
-    return role;
+    for (;; ++role) {
+        const int is_cut = role == TRANSFORMER_QKV || role == TRANSFORMER_QKV_BIAS || role == TRANSFORMER_PROJECT;
+        const size_t pieces = !list[role].count ? 0 : is_cut ? part_count(m) : 1;
+
+        if (left < pieces) return role;
+        left -= pieces;
+    }
 }
 
 /* Of the part of tensor `i` that is held at t. Normal, deviation 0.02, of what adds to the residual stream

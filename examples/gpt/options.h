@@ -45,6 +45,7 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
     size_t      save_every;                           /* steps; 0: at the end alone */
     size_t      ranks, stage, units;                  /* 0 ranks = off; units: of a step, each a batch */
     size_t      replicas;                             /* sets of ranks, each of which holds all */
+    size_t      tensor, parts;                        /* ranks that share a pass by width; parts of the model, 0 = whole */
     int         offload;                              /* OFFLOAD_..., or'ed */
     const char *offload_to;                           /* a folder; NULL: memory of the host */
     const char *speeds;                               /* file, or NULL */
@@ -69,7 +70,7 @@ enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT,
     ON_DOCUMENTS, ON_VALIDATE, ON_BATCH,
     ON_STEPS, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_SKIP_OUTLIERS, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
     ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_GRAPH, ON_FIT, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
-    ON_OFFLOAD,
+    ON_TENSOR, ON_PARTS, ON_OFFLOAD,
     ON_DRY_RUN, ON_LADDER, ON_ENDS, ON_BATCH_TABLE, ON_SAMPLE, ON_JSON, ON_SAVE, ON_SAVE_EVERY, ON_RESUME, ON_THREADS, ON_GEMM, ON_QUIET, ON_HELP,
     SWITCHES };
 typedef struct switch_row { const char *chapter, *name, *value, *text; } switch_row; /* value NULL: it takes none */
@@ -114,6 +115,8 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "stage", "0|1|2|3", "cut: nothing, states, gradients too, weights too; default 3" },
     { NULL, "units", "U", "batches for each step, the same for any R: so are the bits; default R" },
     { NULL, "replicas", "C", "C sets of R / C ranks, each with the model cut among its own; default 1" },
+    { NULL, "tensor", "T", "T ranks share each pass: heads, columns, vocabulary, rows; default 1" },
+    { NULL, "parts", "S", "of the model's width, the same for any T: so are the bits; default T" },
     { NULL, "offload", "states|weights|activations", "on a disk, several with commas; =DIR: a folder, =host: other memory" },
     { "What to do", "dry-run", NULL, "tell the bytes and train nothing" },
     { NULL, "ladder", NULL, "everything kept to everything on, rung by rung, as a table and a page" },
@@ -166,7 +169,7 @@ static void options_default(options *o, const preset *p, model_kind model, memop
     o->layers = p->layers; o->width = p->width; o->heads = p->heads;
     o->context = vit ? p->patches : p->context; o->vocab = vit ? 10 : p->vocab;
     o->batch = p->batch; o->steps = 100; o->accumulate = 1; o->threads = 1; o->seed = 1;
-    o->rate = default_rate(kind, p); o->keep = KEEP_ARENA; o->stage = 3; o->replicas = 1;
+    o->rate = default_rate(kind, p); o->keep = KEEP_ARENA; o->stage = 3; o->replicas = o->tensor = 1;
 }
 
 /* ---- values: each function returns 0, or 1 when the text is none, and then leaves `out` alone ---- */
@@ -279,7 +282,8 @@ static const count_row count_rows[] = {
     { ON_STEPS, offsetof(options, steps), 1, 1000000000 }, { ON_ACCUMULATE, offsetof(options, accumulate), 1, 1048576 },
     { ON_VALIDATE, offsetof(options, validate), 1, 1000000000 }, { ON_WARMUP, offsetof(options, warmup), 0, 1000000000 }, { ON_SCALE_LR, offsetof(options, scale_rate), 1, 1048576 },
     { ON_RANKS, offsetof(options, ranks), 1, 1024 }, { ON_STAGE, offsetof(options, stage), 0, 3 },
-    { ON_UNITS, offsetof(options, units), 1, 1048576 }, { ON_REPLICAS, offsetof(options, replicas), 1, 1024 }, { ON_SAMPLE, offsetof(options, sample), 1, 1048576 },
+    { ON_UNITS, offsetof(options, units), 1, 1048576 }, { ON_REPLICAS, offsetof(options, replicas), 1, 1024 },
+    { ON_TENSOR, offsetof(options, tensor), 1, 1024 }, { ON_PARTS, offsetof(options, parts), 1, 1024 }, { ON_SAMPLE, offsetof(options, sample), 1, 1048576 },
     { ON_SAVE_EVERY, offsetof(options, save_every), 1, 1000000000 }, { ON_PROCESSORS, offsetof(options, processors), 1, 1024 }, { ON_THREADS, offsetof(options, threads), 1, 1024 } };
 static size_t *count_at(options *o, size_t row) { return (size_t *)(void *)((char *)o + count_rows[row].offset); }
 static const count_row *count_find(int id, size_t *row) {
@@ -383,12 +387,14 @@ static int options_parse(int argc, char **argv, options *o, char *message, size_
     if (o->help) return 0;
     if (needs_lean_attention(o) && !GIVEN(ON_ATTENTION)) o->lean_attention = 1;
     if (o->offload && !o->ranks) o->ranks = 1;
+    if (o->tensor > 1 && !o->parts) o->parts = o->tensor;
+    if (o->parts && !GIVEN(ON_ATTENTION)) o->lean_attention = 1;
     if ((o->offload & OFFLOAD_ACTIVATIONS) && !GIVEN(ON_KEEP)) { o->keep = KEEP_OVERHEAD; o->overhead = 0.33; }
     if (o->processors) o->ranks = o->processors; /* at most */
-    if (!o->units) o->units = o->ranks;
+    if (!o->units) o->units = o->ranks / o->tensor ? o->ranks / o->tensor : o->ranks;
     if (o->advise) o->dry_run = 1;
     o->given = given;
-    if (!GIVEN(ON_GRADIENTS) && o->weights == WEIGHTS_BF16) o->gradients = MEMOPT_TYPE_BF16;
+    if (!GIVEN(ON_GRADIENTS) && o->weights == WEIGHTS_BF16 && !o->parts) o->gradients = MEMOPT_TYPE_BF16;
     return options_wrong(o, given, message, capacity);
 }
 /* What was asked of --advise and --fit is no part of the answer. */

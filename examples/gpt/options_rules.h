@@ -116,6 +116,21 @@ static int options_table_wrong(const options *o, uint64_t given, char *message, 
     return 0;
 }
 
+/* What parts/tensor.h refuses as well, in the words of the command line. */
+static int options_parts_wrong(const options *o, char *message, size_t capacity) {
+    const size_t s = o->parts, group = model_row_of(o)->group, kv = group > 1 ? o->heads / group : o->heads;
+
+    REFUSE(s & (s - 1) || s % o->tensor, "--parts %zu: take a power of two that --tensor %zu divides.", s, o->tensor);
+    REFUSE(o->heads % s || (kv && kv % s), "--parts %zu do not divide --heads %zu: take fewer, or other --heads.", s,
+           o->heads);
+    REFUSE(o->batch * o->context % s, "--parts %zu do not divide the tokens of a batch: take another --batch.", s);
+    REFUSE(is_vit(o) || o->sample || o->mlp_chunk || !o->lean_attention,
+           "--%s is not there where a model is cut by width: leave it out, or --parts.",
+           is_vit(o) ? "model vit" : o->sample ? "sample" : o->mlp_chunk ? "mlp chunk" : "attention full");
+    REFUSE(o->gradients != MEMOPT_TYPE_F32, "--gradients of a model that is cut by width are floats: leave it out.");
+    return 0;
+}
+
 static int options_ranks_wrong(const options *o, uint64_t given, char *message, size_t capacity) {
     const int whole = o->optimizer == MEMOPT_OPTIM_LAMB || o->optimizer == MEMOPT_OPTIM_LARS
                    || o->optimizer == MEMOPT_OPTIM_ADAFACTOR || o->optimizer == MEMOPT_OPTIM_MUON;
@@ -133,8 +148,12 @@ static int options_ranks_wrong(const options *o, uint64_t given, char *message, 
     REFUSE(o->fuse_step && whole,
            "--fuse-step cannot measure whole tensors, as lamb, lars, adafactor and muon do with --ranks: leave "
            "it out, or take adamw.");
-    REFUSE(o->ranks % o->replicas, "--replicas %zu sets of as many of --ranks %zu each: take numbers that divide.",
-           o->replicas, o->ranks);
+    REFUSE(o->ranks % o->tensor, "--tensor %zu ranks share a pass, and --ranks %zu are not so many passes: take numbers "
+           "that divide.", o->tensor, o->ranks);
+    REFUSE(o->ranks / o->tensor % o->replicas,
+           "--replicas %zu sets of as many of --ranks %zu each: take numbers that divide.", o->replicas,
+           o->ranks / o->tensor);
+    if (o->parts && options_parts_wrong(o, message, capacity)) return 1;
     REFUSE((o->offload & OFFLOAD_ACTIVATIONS) && (o->keep == KEEP_ARENA || o->keep == KEEP_EVERY),
            "--offload activations: --keep "
            "arena and every:K hold outputs in memory; take --keep overhead:33 or budget:BYTES.");
@@ -212,11 +231,13 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
     REFUSE(o->fit && o->keep == KEEP_BUDGET,
            "--fit is a budget for everything already: take --keep overhead:33 beside it.");
     REFUSE(o->dry_run && o->sample, "--sample needs weights that --dry-run does not train: leave one of them out.");
-    REFUSE(!o->ranks && (GIVEN(ON_STAGE) || GIVEN(ON_UNITS) || GIVEN(ON_REPLICAS)),
+    REFUSE(!o->ranks && (GIVEN(ON_STAGE) || GIVEN(ON_UNITS) || GIVEN(ON_REPLICAS) || o->parts),
            "--%s is one of --ranks: give that as well, or leave it out.",
-           GIVEN(ON_STAGE)   ? "stage"
-           : GIVEN(ON_UNITS) ? "units"
-                             : "replicas");
+           GIVEN(ON_STAGE)      ? "stage"
+           : GIVEN(ON_UNITS)    ? "units"
+           : GIVEN(ON_REPLICAS) ? "replicas"
+           : GIVEN(ON_TENSOR)   ? "tensor"
+                                : "parts");
     REFUSE(o->save_every && !o->save, "--save-every says when, and --save where: give --save DIR as well.");
     REFUSE((o->save || o->resume) && (o->ladder || o->batch_table || o->dry_run || o->fit),
            "--%s keeps one training: leave it out beside --%s.", o->save ? "save" : "resume",

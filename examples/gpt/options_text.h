@@ -77,7 +77,7 @@ static void options_list(const options *o, const char *between, char *text, size
         if (id == ON_PRESET) { /* those two are told, and the others' defaults follow from them */
             options_default(&d, preset_find(o->preset), o->model, o->optimizer);
             d.optimizer = MEMOPT_OPTIM_ADAMW;
-            if (o->weights == WEIGHTS_BF16) d.gradients = MEMOPT_TYPE_BF16;
+            if (o->weights == WEIGHTS_BF16 && !o->parts) d.gradients = MEMOPT_TYPE_BF16;
         }
         if (!strcmp(value, usual)) continue;
         if (*text) options_add(text, capacity, between);
@@ -96,6 +96,7 @@ static void options_help_examples(FILE *to, uint64_t without) {
         { ON_KEEP, "--keep every:1 --optimizer adamw8 --head chunk:512 --attention lean --fuse-step" },
         { ON_FIT, "--preset gpt2-1558m --fit 24G --json run.json" },
         { ON_SAVE, "--steps 5000 --save run --save-every 100, and after a stop the same with --resume run" },
+        { ON_TENSOR, "--ranks 4 --tensor 2 --parts 4      two passes at a time, each by two ranks" },
         { ON_RANKS, "--ranks 4 --stage 3 --units 8          four ranks, the bits of one" } };
     size_t i;
 

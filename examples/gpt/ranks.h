@@ -32,7 +32,7 @@ typedef struct rank_report { /* plain values: ranks send them to each other */
     uint64_t process;          /* highest, with all that is beside the arena; of threads that of all of them */
 } rank_report;
 
-enum { ALL_RANKS, OWN_SET, BETWEEN_SETS, COMMS }; /* the latter two only where there are several sets */
+enum { ALL_RANKS, OWN_SET, BETWEEN_SETS, OWN_PASS, COMMS }; /* but for the first only where several sets, or passes, are */
 
 struct rank;
 typedef struct rank_layer { /* what a callback of the tape is given: the part's own, and whose it is */
@@ -117,7 +117,10 @@ static size_t pushed(const options *o, size_t bytes) {
     return (bytes + unit - 1) & ~(unit - 1);
 }
 
-static size_t set_ranks(const options *o) { return o->ranks / o->replicas; }
+/* Of --tensor ranks side by side, which share a pass; each pass is a rank of a set. */
+static size_t pass_count(const options *o) { return o->ranks / o->tensor; }
+static size_t pass_of(const options *o, size_t number) { return number / o->tensor; }
+static size_t set_ranks(const options *o) { return pass_count(o) / o->replicas; }
 
 /* ---- what a callback does ---- */
 static int rank_said(rank *r, const char *what, memopt_status s) {
@@ -173,6 +176,7 @@ static void rank_groups(rank *r) {
             r->tensors[t].columns = r->e->m.tensors[t].columns;
             r->tensors[t].rates = r->e->m.tensors[t].group;
             r->tensors[t].adamw = r->e->m.tensors[t].adamw;
+            r->tensors[t].absent = r->e->m.tensors[t].first > 0; /* here is all of a tensor, or nothing */
             r->tensors[t].group = l->group;
         }
     }
@@ -254,6 +258,7 @@ static memopt_shard_desc rank_describe_shard(rank *r) {
     d.optim.gradients = MEMOPT_TYPE_F32;
     d.comm = r->comms[r->comms[OWN_SET] ? OWN_SET : ALL_RANKS];
     d.replicas = r->comms[BETWEEN_SETS];
+    d.others = r->comms[OWN_PASS];
     d.error = &r->e->error;
     rank_describe_memory(r, &d);
     return d;
@@ -261,7 +266,7 @@ static memopt_shard_desc rank_describe_shard(rank *r) {
 
 /* ---- the plan ---- */
 static size_t rank_units(const options *o, size_t number) { /* of a step, that this rank computes */
-    return o->units / o->ranks + (number < o->units % o->ranks);
+    return o->units / pass_count(o) + (pass_of(o, number) < o->units % pass_count(o));
 }
 
 /* What a shard takes of the arena, by tag; returns the sum. */
@@ -278,12 +283,12 @@ static size_t beside_shard(const ranks_plan *p) { return p->data + p->working; }
 
 /* Of weights and Muon's momenta: what each other rank of the set sends goes to all, so in equal shares. */
 static uint64_t weights_received(const ranks_plan *p, size_t number) {
-    const size_t size = set_ranks(p->o), first = number / size * size;
+    const size_t size = set_ranks(p->o), own = pass_of(p->o, number);
     uint64_t sum = 0;
     size_t i;
 
-    for (i = first; i < first + size; ++i)
-        if (i != number) sum += p->bytes[i].sent_weights;
+    for (i = own / size * size; i < own / size * size + size; ++i)
+        if (i != own) sum += p->bytes[i * p->o->tensor].sent_weights; /* of each in a pass the same */
     return size > 1 ? sum / (size - 1) : 0;
 }
 
@@ -316,7 +321,7 @@ static int plan_shards(rank *r, ranks_plan *p, size_t *largest) {
     d.rank_count = set_ranks(&r->o);
     d.replica_count = r->o.replicas;
     for (*largest = i = 0; i < r->o.ranks; ++i) {
-        d.rank = i % d.rank_count;
+        d.rank = pass_of(&r->o, i) % d.rank_count;
         if (said(r->e, "The plan of the ranks", memopt_shard_plan(&d, &p->bytes[i]))) return 1;
         if (rank_plan_stores(r, &d, &p->bytes[i], &p->reports[i])) return 1;
         *largest = most(*largest, predict_shard(&p->bytes[i], held));
@@ -401,7 +406,7 @@ static traffic rank_traffic(const rank *r) {
     traffic x = { 0, 0, 0 };
     int i, kind;
 
-    for (i = 0; i < COMMS; ++i) {
+    for (i = 0; i < OWN_PASS; ++i) { /* what ranks of a pass send each other is no weights, and no gradients */
         const memopt_comm_stats s = memopt_comm_get_stats(r->comms[i]);
 
         for (kind = 0; kind < 3; ++kind) {
@@ -507,7 +512,7 @@ static int rank_add_losses(rank *r) {
     rank_losses(r, r->number)[r->rounds] = saves_stop;
     if (rank_gather(r, "The loss", r->losses, (r->rounds + 1) * sizeof *r->losses)) return 1;
     for (r->e->m.loss = 0, u = 0; u < r->o.units; ++u)
-        r->e->m.loss += rank_losses(r, u % r->o.ranks)[u / r->o.ranks];
+        r->e->m.loss += rank_losses(r, u % pass_count(&r->o) * r->o.tensor)[u / pass_count(&r->o)];
     for (u = 0; u < r->o.ranks; ++u) r->stops |= rank_losses(r, u)[r->rounds] > 0;
     traffic_add(&r->others, traffic_less(rank_traffic(r), before));
     return 0;
@@ -556,27 +561,37 @@ static int rank_each_slice(rank *r, const char *what, size_t tensor, slice_fn *f
     return 0;
 }
 
+typedef struct rank_hashed { uint64_t hash, owner; } rank_hashed; /* of a tensor: which rank of a pass has it; 0: unknown */
+
+/* What this rank has of a tensor, unless another one of its pass has it, too, and comes first. */
+static int rank_hash_own(rank *r, size_t tensor, int extra, rank_hashed *h) {
+    const uint64_t own = r->number % r->o.tensor + 1;
+
+    if (r->tensors[tensor].absent || (h->owner && h->owner != own)) return 0;
+    h->owner = own;
+    return rank_each_slice(r, "The hash", tensor, extra ? rank_hash_extra : rank_hash_weights, &h->hash);
+}
+
 /* Weights tensor by tensor, and behind each the 16 bits more that it may have: each rank goes on with what the rank
    before has left, so that the hash is that of one process, whatever is cut where. */
 static int rank_hash(rank *r, uint64_t *hash) {
-    const size_t holders = r->o.stage ? set_ranks(&r->o) : 1;
+    const size_t holders = (r->o.stage ? set_ranks(&r->o) : 1) * r->o.tensor;
+    rank_hashed h = { HASH_BEGIN, 0 };
     memopt_comm_call call;
     memopt_status s = MEMOPT_OK;
-    size_t t, extra, holder;
+    size_t t, extra;
 
     memset(&call, 0, sizeof call);
-    *hash = HASH_BEGIN;
     call.kind = MEMOPT_COMM_BROADCAST;
-    call.bytes = sizeof *hash;
-    call.send = call.receive = hash;
+    call.bytes = sizeof h;
+    call.send = call.receive = &h;
     for (t = 0; t < r->e->m.tensor_count; ++t)
         for (extra = 0; extra < (r->o.weights == WEIGHTS_SPLIT ? 2 : 1); ++extra)
-            for (holder = 0; holder < holders && !s; ++holder) {
-                if (holder == r->number
-                    && rank_each_slice(r, "The hash", t, extra ? rank_hash_extra : rank_hash_weights, hash)) return 1;
-                call.root = holder;
+            for (h.owner = 0, call.root = 0; call.root < holders && !s; ++call.root) {
+                if (call.root == r->number && rank_hash_own(r, t, extra != 0, &h)) return 1;
                 s = rank_exchange(r, &call);
             }
+    *hash = h.hash;
     return said(r->e, "The hash", s);
 }
 
@@ -622,13 +637,13 @@ static int rank_validate(rank *r) {
     double sum = 0, loss = 0;
     size_t i, k;
 
-    for (i = 0; i < batches; i += r->o.ranks) {
-        const size_t own = least(i + r->number, batches - 1); /* beyond the last: all use the same weights together */
+    for (i = 0; i < batches; i += pass_count(&r->o)) {
+        const size_t own = least(i + pass_of(&r->o, r->number), batches - 1); /* beyond the last: all use the same weights together */
 
         if (rank_evaluate(r, own, &loss)) return 1;
         r->losses[r->number] = loss * (double)r->o.units;
         if (rank_gather(r, "The loss", r->losses, sizeof *r->losses)) return 1;
-        for (k = 0; k < r->o.ranks && i + k < batches; ++k) sum += r->losses[k];
+        for (k = 0; k < pass_count(&r->o) && i + k < batches; ++k) sum += r->losses[k * r->o.tensor];
     }
     if (r->out) r->out->held_steps = (uint32_t)r->o.validate;
     if (r->out) r->out->held[r->out->held_count++] = (float)(sum / (double)batches);
@@ -707,8 +722,9 @@ static int rank_open_comms(rank *r) {
 
     memset(&c, 0, sizeof c);
     c.error = &r->e->error;
-    for (i = 0; i < (r->o.replicas > 1 ? COMMS : 1); ++i) {
+    for (i = 0; i < COMMS; ++i) {
         c.transport = r->transports[i];
+        if (i && !c.transport.rank_count) continue; /* all ranks are one set, and each has passes of its own */
         if (said(r->e, "The communicator", memopt_comm_create(&c, &r->comms[i]))) return 1;
     }
     return 0;
@@ -726,12 +742,12 @@ static int rank_open(rank *r, const ranks_plan *p) {
     memopt_shard_desc d;
 
     if (rank_prepare(r, 0) || rank_open_comms(r) || rank_open_data(r)) return 1;
-    r->rounds = (r->o.units + r->o.ranks - 1) / r->o.ranks;
+    r->rounds = (r->o.units + pass_count(&r->o) - 1) / pass_count(&r->o);
     r->losses = (double *)calloc((r->rounds + 1) * r->o.ranks, sizeof *r->losses);
     if (!r->losses) return said(r->e, "The losses", MEMOPT_ERR_MEMORY);
     if (said(r->e, "The ledger", memopt_ledger_create(NULL, &r->e->ledger))) return 1;
     if (rank_open_model(r, rank_bytes(r, p)) || rank_ready_passes(r) || rank_open_tape(r, p->budget)) return 1;
-    if (open_feed(r->e, &r->o, &r->d, r->o.units, r->number, r->o.ranks)) return 1;
+    if (open_feed(r->e, &r->o, &r->d, r->o.units, pass_of(&r->o, r->number), pass_count(&r->o))) return 1;
     d = rank_describe_shard(r);
     if (rank_ready_shard(r, &p->bytes[r->number], &d)) return 1;
     return said(r->e, "The shard", memopt_shard_open(&d, r->e->arena, &r->shard));

@@ -96,12 +96,26 @@ static int rank_open_kept(rank *r, rank_report *told, memopt_store **out) {
 }
 
 /* ---- to open ---- */
+static void rank_cut(rank *r) { /* by width */
+    model *m = &r->e->m;
+
+    m->cut.parts = r->o.parts;
+    m->cut.rank = r->number % r->o.tensor;
+    m->cut.rank_count = r->o.tensor;
+    m->cut.comm = r->comms[OWN_PASS];
+    m->shape.cut = &m->cut;
+    m->begin_fn = tensor_add_embedding;
+    m->block_fn = tensor_add_block;
+    m->head_fn = tensor_add_head;
+}
+
 static int rank_describe_model(rank *r) {
     engine *e = r->e;
     model *m = &e->m;
 
     e->host = process_host();
     describe_cpu_model(e, &r->o, &r->here.ops);
+    if (r->o.parts) rank_cut(r);
     m->shape.grain = RANK_GRAIN;
     if (r->o.offload & OFFLOAD_WEIGHTS) m->shape.grain = RANK_SECTOR / memopt_type_bytes(m->shape.weight_type);
     m->split = m->fuse = 0; /* both are the shard's to do */
@@ -121,7 +135,7 @@ static void rank_describe_memory(rank *r, memopt_shard_desc *d) {
     if (o->units == 1 && o->replicas == 1 && o->gradients == MEMOPT_TYPE_BF16) d->optim.gradients = MEMOPT_TYPE_BF16;
     if (o->offload & OFFLOAD_STATES) d->slow |= MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA;
     if (o->offload & OFFLOAD_WEIGHTS) d->slow |= MEMOPT_SHARD_SLOW_WEIGHTS;
-    d->steps_inside = o->offload && o->fuse_step && o->units <= o->ranks;
+    d->steps_inside = o->offload && o->fuse_step && o->units <= pass_count(o);
     d->store = r->here.store;
 }
 
@@ -269,11 +283,28 @@ static int rank_hash_extra(rank *r, size_t tensor, memopt_optim_tensor *slice, v
 
 static int rank_after(rank *r) { return r->o.sample && sample(r->e, &r->o, &r->d, r->out != NULL); }
 
+/* ---- which ranks a communicator has ---- */
+/* How many such groups there are; 0: one of all ranks stands for it, or it would be of one rank. */
+static size_t group_count(const options *o, int kind) {
+    if (kind == ALL_RANKS) return 1;
+    if (kind == OWN_PASS) return o->tensor > 1 ? pass_count(o) : 0;
+    if (o->replicas == 1) return kind == OWN_SET && o->tensor > 1 ? o->tensor : 0;
+    return o->tensor * (kind == OWN_SET ? o->replicas : set_ranks(o));
+}
+
+/* The group of a rank. In it ranks are in their order. */
+static size_t group_of(const options *o, int kind, size_t number) {
+    const size_t pass = pass_of(o, number), size = set_ranks(o);
+
+    if (kind == ALL_RANKS) return 0;
+    if (kind == OWN_PASS) return pass;
+    return (kind == OWN_SET ? pass / size : pass % size) * o->tensor + number % o->tensor;
+}
+
 /* ---- all ranks: processes ---- */
 #ifdef TRAIN_GPT_MPI
 static memopt_mpi mpi[COMMS];
 static memopt_transport mpi_transports[COMMS];
-static int mpi_count; /* of them that are open */
 #ifndef TRAIN_GPT_SECONDS
 #  define TRAIN_GPT_SECONDS 600 /* that a rank waits for the others, who may be in a long pass */
 #endif
@@ -291,7 +322,6 @@ static int ranks_begin(int *argc, char ***argv) {
         fputs("train_gpt: MPI does not start: run it as mpirun -n 4 build/train_gpt_mpi\n", stderr);
         return 1;
     }
-    mpi_count = 1;
     snprintf(number, sizeof number, "%zu", mpi_transports[ALL_RANKS].rank_count);
     all = (char **)malloc(((size_t)*argc + 3) * sizeof *all);
     if (!all) return 1;
@@ -304,24 +334,25 @@ static int ranks_begin(int *argc, char ***argv) {
 
 /* After a failure that ranks have told each other it ends them all. */
 static int ranks_end(int status) {
+    int i;
+
     (void)fflush(NULL);
-    while (mpi_count) memopt_mpi_close(&mpi[--mpi_count], 0);
+    for (i = COMMS; i-- > 0;) if (mpi_transports[i].rank_count) memopt_mpi_close(&mpi[i], 0);
     (void)MPI_Finalize();
     return status;
 }
 
 /* The communicators of sets; 0: open, or none are asked for. All ranks call it. */
 static int ranks_split(const options *o) {
-    const int number = (int)own_rank(), size = (int)set_ranks(o);
     int i, wrong = 0;
 
-    for (i = OWN_SET; !wrong && o->replicas > 1 && i < COMMS; ++i) {
+    for (i = OWN_SET; !wrong && i < COMMS; ++i) {
         MPI_Comm part;
 
-        wrong = MPI_Comm_split(MPI_COMM_WORLD, i == OWN_SET ? number / size : number % size, number, &part);
+        if (!group_count(o, i)) continue;
+        wrong = MPI_Comm_split(MPI_COMM_WORLD, (int)group_of(o, i, own_rank()), (int)own_rank(), &part);
         if (wrong) break;
         wrong = memopt_mpi_open(&mpi[i], part, TRAIN_GPT_SECONDS, &mpi_transports[i]) != MEMOPT_OK;
-        mpi_count += !wrong;
         (void)MPI_Comm_free(&part);
     }
     return wrong;
@@ -368,30 +399,27 @@ static int ranks_fit(const ranks_plan *p, outcome *out) {
     return 0;
 }
 
-/* All ranks, each set, and those of all sets with the same part: 1 + sets + ranks of a set, at most. */
+/* All communicators. */
 static memopt_status ranks_connect(const options *o, rank *ranks, memopt_ranks **groups) {
-    const size_t size = set_ranks(o), extra = o->replicas > 1 ? o->replicas + size : 0;
     memopt_status s = MEMOPT_OK;
     size_t g, i;
+    int kind;
 
-    for (g = 0; !s && g < 1 + extra; ++g) {
-        memopt_ranks_desc d = { 0 };
-        const int kind = !g ? ALL_RANKS : g <= o->replicas ? OWN_SET : BETWEEN_SETS;
+    for (kind = ALL_RANKS; kind < COMMS; ++kind)
+        for (g = 0; !s && g < group_count(o, kind); ++g, ++groups) {
+            memopt_ranks_desc d = { 0 };
+            size_t own = 0;
 
-        d.rank_count = kind == ALL_RANKS ? o->ranks : kind == OWN_SET ? size : o->replicas;
-        s = memopt_ranks_create(&d, &groups[g]);
-        for (i = 0; !s && i < o->ranks; ++i) {
-            const size_t index = kind == ALL_RANKS ? 0 : kind == OWN_SET ? 1 + i / size : 1 + o->replicas + i % size;
-            const size_t own = kind == ALL_RANKS ? i : kind == OWN_SET ? i % size : i / size;
-
-            if (index == g) ranks[i].transports[kind] = memopt_ranks_transport(groups[g], own);
+            d.rank_count = o->ranks / group_count(o, kind);
+            s = memopt_ranks_create(&d, groups);
+            for (i = 0; !s && i < o->ranks; ++i)
+                if (group_of(o, kind, i) == g) ranks[i].transports[kind] = memopt_ranks_transport(*groups, own++);
         }
-    }
     return s;
 }
 
 static int ranks_run(const ranks_plan *p, outcome *out) {
-    const size_t n = p->o->ranks, most_groups = 2 * n + 2;
+    const size_t n = p->o->ranks, most_groups = 1 + 3 * n;
     rank *ranks = ranks_fit(p, out) ? (rank *)calloc(n, sizeof *ranks) : NULL;
     memopt_ranks **groups = (memopt_ranks **)calloc(most_groups, sizeof *groups);
     memopt_status s = MEMOPT_OK;

@@ -50,12 +50,12 @@ static void saves_add(saves *s, const char *name, memopt_tensor_type type, uint6
 /* What a run that goes on has to share with the one that was saved, heads among it, which no tensor's shape tells. */
 static void saves_describe(const options *o, char *text, size_t capacity) {
     static const int same[] = { ON_MODEL, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_WEIGHTS, ON_OPTIMIZER,
-                                ON_SEED };
+                                ON_SEED, ON_PARTS };
     char value[32];
     size_t i;
 
     text[0] = 0;
-    for (i = 0; i < sizeof same / sizeof *same; ++i) {
+    for (i = 0; i < sizeof same / sizeof *same - !o->parts; ++i) {
         options_value(o, same[i], value, sizeof value);
         options_add(text, capacity, i ? " --" : "--");
         options_add(text, capacity, switch_rows[same[i]].name);

@@ -26,6 +26,12 @@
                                softmax to gemm and linear to attention, _RANKS shard and the store, _MUON gemm and muon
      MEMOPT_CUDA_ONLY_ADAMW    [impl] of the optimizers AdamW and Adam alone, with moments in 32 and 16 bits, and in 8
                                bits of blocks of 256; what is left out is MEMOPT_ERR_UNSUPPORTED. 9 kernels, not 30
+     MEMOPT_CUDA_NO_ATTENTION, MEMOPT_CUDA_NO_NORM, MEMOPT_CUDA_NO_BATCH_NORM, MEMOPT_CUDA_NO_CONVERT,
+     MEMOPT_CUDA_NO_SCALE, MEMOPT_CUDA_NO_F16
+                               [impl] without these functions, which the linker then misses: attention; layer and RMS
+                               norm; batch norm; conversions, random numbers, 8-bit blocks and fp8 by themselves; loss
+                               scaling, clipping and accumulation, with the shard and Muon, which call them. F16:
+                               operators of fp16 are MEMOPT_CUDA_ERR_TYPE, those with products behind them
      MEMOPT_CUDA_WGMMA         [impl] with nvcc -arch=sm_90a: attention of 16 bits by wgmma, which H100 and H200 alone
                                have. It is simulated and counted, and has NOT RUN ON A CARD yet; without it attention
                                there is as elsewhere
@@ -1387,6 +1393,9 @@ using namespace memopt_i_cuda::api;
 #endif
 
 namespace memopt_i_cuda {
+#if defined(__CUDACC__)
+#  pragma nv_diag_suppress 177 /* where families are left out not every helper is called */
+#endif
 
 typedef memopt_cuda_status status_t;
 
@@ -1421,11 +1430,16 @@ template <class LAUNCH> static status_t launch_blocks(size_t blocks, const LAUNC
 }
 
 /* The status of an expression in which T is the type that the host knows: the one way from a memopt_type to kernels. */
-#define CU_WITH(type, ...)                                                                                  \
-    ((type) == MEMOPT_TYPE_F32 ? [&]() -> status_t { typedef float T; return __VA_ARGS__; }()                \
-     : (type) == MEMOPT_TYPE_BF16                                                                                      \
-         ? [&]() -> status_t { typedef bf16_t T; return __VA_ARGS__; }()                         \
-         : [&]() -> status_t { typedef f16_t T; return __VA_ARGS__; }())
+#define CU_AS(type, ...) [&]() -> status_t { typedef type T; return __VA_ARGS__; }()
+#ifdef MEMOPT_CUDA_NO_F16
+#  define CU_NARROW(type, ...)                                                                                         \
+       ((type) == MEMOPT_TYPE_BF16 ? CU_AS(bf16_t, __VA_ARGS__) : (status_t)MEMOPT_CUDA_ERR_TYPE)
+#else
+#  define CU_NARROW(type, ...)                                                                                         \
+       ((type) == MEMOPT_TYPE_BF16 ? CU_AS(bf16_t, __VA_ARGS__) : CU_AS(f16_t, __VA_ARGS__))
+#endif
+#define CU_WITH(type, ...)                                                                                             \
+    ((type) == MEMOPT_TYPE_F32 ? CU_AS(float, __VA_ARGS__) : CU_NARROW(type, __VA_ARGS__))
 
 /* A macro, so that a simulator is told the kernel's name and the line. */
 #define CU_RUN(kernel, blocks, threads, shared, stream, ...)                                                \
@@ -3477,6 +3491,7 @@ static status_t number_widen(float *dst, const typename format_of<kind>::one *sr
     return number_run(op, &x, n, 0, 0, stream);
 }
 
+#ifndef MEMOPT_CUDA_NO_CONVERT
 PUBLIC status_t api::memopt_cuda_bf16_from_f32(uint16_t *d_dst, const float *d_src, size_t n, cudaStream_t stream) {
     return number_narrow<MEMOPT_I_BF16>(d_dst, d_src, n, 0, stream);
 }
@@ -3544,6 +3559,7 @@ PUBLIC status_t api::memopt_cuda_f32_join(float *d_dst, const uint16_t *d_high, 
     const join op = { d_dst, d_high, d_low };
     return number_run(op, &x, n, 0, 1, stream);
 }
+#endif
 
 /* Random numbers. A thread makes whole blocks of four values; `skip` values of the first block are before d_dst. */
 typedef struct random_task {
@@ -3601,6 +3617,7 @@ static status_t random_run(void *dst, size_t n, uint64_t seed, uint64_t number, 
                   t, (((uintptr_t)dst - 4 * t.skip) & 15) == 0);
 }
 
+#ifndef MEMOPT_CUDA_NO_CONVERT
 PUBLIC status_t api::memopt_cuda_random_bits(uint32_t *d_dst, size_t n, uint64_t seed, uint64_t stream_number,
                                              uint64_t first, cudaStream_t stream) {
     return random_run<MEMOPT_I_RANDOM_BITS>(d_dst, n, seed, stream_number, first, stream);
@@ -3615,6 +3632,7 @@ PUBLIC status_t api::memopt_cuda_random_normal(float *d_dst, size_t n, uint64_t 
                                                uint64_t first, cudaStream_t stream) {
     return random_run<MEMOPT_I_RANDOM_NORMAL>(d_dst, n, seed, stream_number, first, stream);
 }
+#endif
 
 /* ---- noise ---- */
 PRUNED __global__ void __launch_bounds__(NUMBER_THREADS)
@@ -3623,6 +3641,7 @@ noise_make_kernel(memopt_noise *noise, size_t count, uint64_t seed, const uint64
     if (i < count) noise[i] = memopt_i_noise_of(seed, *step * count + i);
 }
 
+#ifndef MEMOPT_CUDA_NO_CONVERT
 PUBLIC status_t api::memopt_cuda_noise_make(memopt_noise *d_noise, size_t count, uint64_t seed, const uint64_t *d_step,
                                             cudaStream_t stream) {
     size_t bytes;
@@ -3635,6 +3654,7 @@ PUBLIC status_t api::memopt_cuda_noise_make(memopt_noise *d_noise, size_t count,
     return CU_RUN(noise_make_kernel<>, memopt_i_ceil_div(count, NUMBER_THREADS), NUMBER_THREADS, 0, stream, d_noise,
                   count, seed, d_step);
 }
+#endif
 
 /* @section cuda_quant : cuda_number api_cuda_quant
    Blocks of floats as bytes, on the device. What a code is stands at `quant` in memopt.h.
@@ -4116,6 +4136,7 @@ template <class T> static status_t dequantize(T *dst, const uint8_t *codes, cons
     return CU_RUN((dequantize_kernel<T>), memopt_i_ceil_div(n, t.blocks * block), QUANT_THREADS, 0, stream, t);
 }
 
+#ifndef MEMOPT_CUDA_NO_CONVERT
 PUBLIC status_t api::memopt_cuda_quantize_f32(uint8_t *d_codes, float *d_absmax, const float *d_src, size_t n,
                                               memopt_quant_map map, size_t block, cudaStream_t stream) {
     return quantize(d_codes, d_absmax, d_src, n, map, block, 0, stream);
@@ -4135,6 +4156,7 @@ PUBLIC status_t api::memopt_cuda_dequantize_bf16(uint16_t *d_dst, const uint8_t 
                                                  size_t n, memopt_quant_map map, size_t block, cudaStream_t stream) {
     return dequantize((bf16_t *)d_dst, d_codes, d_absmax, n, map, block, stream);
 }
+#endif
 
 /* @section cuda_fp8 : cuda_base api_cuda_fp8
    A matrix as 8-bit floats, in its own order and transposed, in one pass.
@@ -4259,6 +4281,7 @@ template <class T> static status_t fp8_run(const memopt_fp8 *x, cudaStream_t str
     return s;
 }
 
+#ifndef MEMOPT_CUDA_NO_CONVERT
 PUBLIC status_t api::memopt_cuda_fp8_quantize(const memopt_fp8 *x, cudaStream_t stream) {
     status_t s;
 
@@ -4269,6 +4292,7 @@ PUBLIC status_t api::memopt_cuda_fp8_quantize(const memopt_fp8 *x, cudaStream_t 
     if ((s = (status_t)memopt_i_fp8_check(x)) != 0 || (s = ready()) != 0) return s;
     return CU_WITH(x->type, fp8_run<T>(x, stream));
 }
+#endif
 #endif /* groups */
 
 #if MEMOPT_I_GROUPS & 0x04 /* for activations */
@@ -4483,12 +4507,12 @@ PRUNED status_t codec_run(memopt_codec_op op, memopt_codec codec, void *value, s
         return codec == MEMOPT_CODEC_BF16 ? codec_round_bf16(x, n, stream) : codec_encode(x, n, NULL, 0, stream);
     if (!copy) return MEMOPT_CUDA_ERR_NULL;
     if (codec == MEMOPT_CODEC_BF16)
-        return op == MEMOPT_CODEC_OP_ENCODE ? memopt_cuda_bf16_from_f32((uint16_t *)copy, x, n, stream)
-                                        : memopt_cuda_f32_from_bf16(x, (const uint16_t *)copy, n, stream);
+        return op == MEMOPT_CODEC_OP_ENCODE ? number_narrow<MEMOPT_I_BF16>((uint16_t *)copy, x, n, 0, stream)
+                                            : number_widen<MEMOPT_I_BF16>(x, (const uint16_t *)copy, n, stream);
     if (op == MEMOPT_CODEC_OP_ENCODE) return codec_encode(x, n, copy, 0, stream);
     const size_t scales = memopt_quantize_blocks(n, MEMOPT_I_CODEC_BLOCK) * sizeof(float);
-    return memopt_cuda_dequantize_f32(x, (const uint8_t *)copy + scales, (const float *)copy, n, MEMOPT_QUANT_SIGNED,
-                                      MEMOPT_I_CODEC_BLOCK, stream);
+    return dequantize(x, (const uint8_t *)copy + scales, (const float *)copy, n, MEMOPT_QUANT_SIGNED,
+                       MEMOPT_I_CODEC_BLOCK, stream);
 }
 
 PRUNED memopt_status codec_call(void *user, memopt_codec_op op, memopt_codec codec, void *value,
@@ -7292,6 +7316,7 @@ PUBLIC status_t api::memopt_cuda_optim_result(memopt_optim *optim, const void *d
               declarations. Everything that decides is read from memory by every block that needs it, and no block of a
               pass writes what another one of it reads. */
 
+#ifndef MEMOPT_CUDA_NO_SCALE
 enum {
     SCALE_THREADS = 128, /* a warp for four leaves, four warps for a piece */
     SCALE_BYTES = 64,    /* of a thread, on their way at once */
@@ -7987,6 +8012,8 @@ PUBLIC status_t api::memopt_cuda_gradients_accumulate(const memopt_gradients *su
     ++accumulation->micro_batches;
     return 0;
 }
+#endif /* MEMOPT_CUDA_NO_SCALE */
+
 #endif /* groups */
 
 #if MEMOPT_I_GROUPS & 0x10 /* for ranks */
@@ -8001,6 +8028,7 @@ PUBLIC status_t api::memopt_cuda_gradients_accumulate(const memopt_gradients *su
               of other streams would spoil a capture.
    Failure    A call that fails waits for its stream: nothing of it is on its way any more. */
 
+#ifndef MEMOPT_CUDA_NO_SCALE
 /* Events; those of slots follow the last. */
 enum { SHARD_BEFORE, SHARD_JOINED, SHARD_AFTER };
 
@@ -8226,7 +8254,7 @@ PRUNED memopt_status shard_square(void *user, const float *d_values, size_t coun
 }
 
 PRUNED memopt_status shard_round(void *user, uint16_t *d_to, const float *d_from, size_t count) {
-    return shard_told(user, memopt_cuda_bf16_from_f32(d_to, d_from, count, shard_engine(user)));
+    return shard_told(user, number_narrow<MEMOPT_I_BF16>(d_to, d_from, count, 0, shard_engine(user)));
 }
 
 PRUNED memopt_status shard_state(void *user, memopt_optim *optim, size_t tensor) {
@@ -8291,6 +8319,8 @@ PUBLIC status_t api::memopt_cuda_shard_close(memopt_cuda_shard *shard) {
     memset(shard, 0, sizeof *shard);
     return s;
 }
+#endif /* MEMOPT_CUDA_NO_SCALE */
+
 #endif /* groups */
 
 #if MEMOPT_I_GROUPS & 0x08 /* for operators */
@@ -9861,6 +9891,7 @@ PRUNED status_t norm_forward(norm_task *t, cudaStream_t stream) {
     return CU_WITH(t->n.type, norm_forward_of<T>(*t, each, block, stream));
 }
 
+#ifndef MEMOPT_CUDA_NO_NORM
 PUBLIC status_t api::memopt_cuda_norm_forward(const memopt_cuda_ops *, const memopt_norm *norm, cudaStream_t stream) {
     norm_task t;
     status_t s;
@@ -9892,6 +9923,7 @@ PUBLIC status_t api::memopt_cuda_norm_residual_forward(const memopt_cuda_ops *, 
     t.residual = d_residual;
     return norm_forward(&t, stream);
 }
+#endif
 
 PRUNED status_t norm_sums_bytes(const norm_task *t, size_t *bytes) {
     const size_t groups = memopt_i_ceil_div(t->n.rows, t->group);
@@ -9899,6 +9931,7 @@ PRUNED status_t norm_sums_bytes(const norm_task *t, size_t *bytes) {
            ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
+#ifndef MEMOPT_CUDA_NO_NORM
 PUBLIC status_t api::memopt_cuda_norm_scratch(const memopt_cuda_ops *, const memopt_norm *norm, size_t *bytes) {
     norm_task t;
     size_t all;
@@ -9909,6 +9942,7 @@ PUBLIC status_t api::memopt_cuda_norm_scratch(const memopt_cuda_ops *, const mem
     *bytes = all;
     return 0;
 }
+#endif
 
 /* Rows that no block can hold, or that are not whole spans: columns first, then rows. */
 template <class T, bool BACK>
@@ -9943,6 +9977,7 @@ PRUNED status_t norm_total(const norm_task *t, size_t groups, cudaStream_t strea
                   n->width, n->grad_scale, n->grad_shift, n->gradient_type, n->accumulate, blocks);
 }
 
+#ifndef MEMOPT_CUDA_NO_NORM
 PUBLIC status_t api::memopt_cuda_norm_backward(const memopt_cuda_ops *ops, const memopt_norm *norm,
                                                cudaStream_t stream) {
     norm_task t;
@@ -9964,6 +9999,7 @@ PUBLIC status_t api::memopt_cuda_norm_backward(const memopt_cuda_ops *ops, const
     }
     return norm_total(&t, groups, stream);
 }
+#endif
 
 /* @section cuda_fused : cuda_norm cuda_base api_cuda_fused
    A pass over memory: arrays are read once, a functor works on the elements, and what it makes is written once.
@@ -11821,6 +11857,7 @@ PUBLIC status_t api::memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm, const
               makes those of the matrix of them. A step that is stopped, or left out, multiplies whatever lies in X, and
               no weight sees it. */
 
+#ifndef MEMOPT_CUDA_NO_SCALE
 #ifndef MEMOPT_CUDA_ONLY_ADAMW
 enum { MUON_THREADS = 256, MUON_VECTOR = 8 };
 
@@ -12106,6 +12143,8 @@ PUBLIC const memopt_muon *api::memopt_cuda_muon_products(memopt_cuda_muon *muon,
     return NULL;
 #endif
 }
+#endif /* MEMOPT_CUDA_NO_SCALE */
+
 #endif /* groups */
 
 #if MEMOPT_I_GROUPS & 0x08 /* for operators */
@@ -12762,6 +12801,7 @@ PUBLIC status_t api::memopt_cuda_linear_backward_fp8(const memopt_cuda_ops *ops,
    Bound      Of a thread's Welford: rows / groups / slots steps; then double.
    Trap       Groups must not straddle parts: parts are whole groups. */
 
+#ifndef MEMOPT_CUDA_NO_BATCH_NORM
 #define MEMOPT_I_CUDA_BATCH_PART  ((size_t)16 << 20) /* bytes of z between a product and its statistics */
 #define MEMOPT_I_CUDA_BATCH_GRAD_PARTS 4 /* such parts of the gradient of z, between its kernel and the product */
 enum { BATCH_BLOCK = 256, BATCH_GROUPS = 1056, BATCH_TURNS = 4 };
@@ -13474,6 +13514,7 @@ PUBLIC status_t api::memopt_cuda_batch_norm_fold(const memopt_cuda_ops *, const 
     const bool wide = are_spans(l->weights, l->weight_type, l->inputs, 4) && are_spans(d_weights, f32, l->inputs, 4);
     return CU_RUN(batch_fold_kernel<>, blocks, LAYER_BLOCK, 0, stream, r, t.x, d_weights, d_bias, wide);
 }
+#endif /* MEMOPT_CUDA_NO_BATCH_NORM */
 
 /* @section cuda_head : cuda_base cuda_gemm cuda_linear cuda_softmax api_cuda_head
    Linear + softmax + cross-entropy of a language model's head.
@@ -13727,6 +13768,7 @@ PUBLIC status_t api::memopt_cuda_head_logits(const memopt_cuda_ops *ops, const m
    Trap       Kernels with groups have a body for sm_90a alone, which no version tells: without it they take no more
               than 32 threads, and that can be asked for. */
 
+#ifndef MEMOPT_CUDA_NO_ATTENTION
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #  define MEMOPT_I_CUDA_NO_GROUPS
 #endif
@@ -15246,8 +15288,7 @@ PRUNED status_t attention_round(const attention_task *t, const float *sums, size
     const int wide = !(t->row % 4 || t->a.kv_stride % 4 || ((uintptr_t)to & 7));
     const round_task k = { sums, to, n, t->row, t->a.kv_stride, wide };
 
-    if (t->a.type == MEMOPT_TYPE_BF16) return CU_RUN(round_kernel<bf16_t>, blocks, 256, 0, t->stream, k);
-    return CU_RUN(round_kernel<f16_t>, blocks, 256, 0, t->stream, k);
+    return CU_NARROW(t->a.type, CU_RUN(round_kernel<T>, blocks, 256, 0, t->stream, k));
 }
 
 /* Sums to add onto: rows of floats become 0. */
@@ -15543,11 +15584,6 @@ template <typename T, int D> static status_t flash_any(const attention_task *t) 
     return s ? s : flash_backward<T, D, 1>(t);
 }
 
-PRUNED status_t attention_flash(const attention_task *t) {
-    if (t->a.type == MEMOPT_TYPE_BF16) return t->a.width <= 64 ? flash_any<bf16_t, 64>(t) : flash_any<bf16_t, 128>(t);
-    return t->a.width <= 64 ? flash_any<f16_t, 64>(t) : flash_any<f16_t, 128>(t);
-}
-
 PRUNED status_t attention_run(const memopt_cuda_ops *ops, const memopt_attention *x, int backward,
                               cudaStream_t stream) {
     attention_task t;
@@ -15563,7 +15599,7 @@ PRUNED status_t attention_run(const memopt_cuda_ops *ops, const memopt_attention
     attention_lay_out(&t, &c);
     t.gemm = ops->gemm;
     t.stream = stream;
-    if (t.flash) return attention_flash(&t);
+    if (t.flash) return CU_NARROW(t.a.type, t.a.width <= 64 ? flash_any<T, 64>(&t) : flash_any<T, 128>(&t));
     for (plan_only = 1; plan_only >= 0; --plan_only)
         for (i = 0; i < t.sequences && !s; ++i)
             s = backward ? attention_backward_sequence(&t, plan_only, i) : attention_forward_sequence(&t, plan_only, i);
@@ -15579,6 +15615,8 @@ PUBLIC status_t api::memopt_cuda_attention_backward(const memopt_cuda_ops *ops, 
                                                     cudaStream_t stream) {
     return attention_run(ops, x, 1, stream);
 }
+#endif /* MEMOPT_CUDA_NO_ATTENTION */
+
 #endif /* groups */
 #undef PRUNED
 #undef PUBLIC
@@ -15589,9 +15627,14 @@ PUBLIC status_t api::memopt_cuda_attention_backward(const memopt_cuda_ops *ops, 
 #undef CU_ROLLED
 #undef CU_RUN
 #undef CU_WITH
+#undef CU_NARROW
+#undef CU_AS
 #undef CU_ARGUMENT
 #undef CU_BOUNDS
 #undef CU_RESIDENT
+#if defined(__CUDACC__)
+#  pragma nv_diag_default 177
+#endif
 } /* namespace memopt_i_cuda */
 #endif /* MEMOPT_I_CUDA_IMPLEMENTED */
 #endif /* MEMOPT_CUDA_IMPLEMENTATION */

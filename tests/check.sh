@@ -1098,6 +1098,10 @@ cuda_includes() { # as memopt.h: an include gives the declarations, C89 and C++9
         $CXX -x c++ -std=c++17 -fsyntax-only -Wall -Wextra -Wno-unused-function -Werror -Itests/simulator/include -Itests/simulator -Itests -I. \
             -DMEMOPT_ONLY_NUMBERS "-DMEMOPT_ONLY_$group" "$work/groups.cpp" || fail "MEMOPT_ONLY_$group: not compiled"
     done
+    for family in ATTENTION NORM BATCH_NORM CONVERT SCALE F16; do # and without each family
+        $CXX -x c++ -std=c++17 -fsyntax-only -Wall -Wextra -Wno-unused-function -Werror -Itests/simulator/include -Itests/simulator -Itests -I. \
+            "-DMEMOPT_CUDA_NO_$family" "$work/groups.cpp" || fail "MEMOPT_CUDA_NO_$family: not compiled"
+    done
     need_nvcc
     cp "$work/user.c" "$work/user.cu"
     printf '#define MEMOPT_IMPLEMENTATION\n#include "memopt_cuda.cu"\n#define MEMOPT_CUDA_IMPLEMENTATION\n#include "memopt_cuda.cu"\n' >"$work/both.cu"
@@ -1129,8 +1133,14 @@ optim_floats_kernel<Li0ELi1E> \
 optim_scan_kernel<Li0E> optim_state_kernel<Li0E> "
     [ "$found" = "$want" ] || fail "8-bit AdamW alone: $found"
     [ "$(grep -c '\.entry' "$work/part.ptx")" -eq 9 ] || fail "8-bit AdamW alone has kernels of other names"
-    "$NVCC" -std=c++17 -arch=compute_90 -Xcicc -O0 -Werror all-warnings -DMEMOPT_CUDA_ONLY_ADAMW -I. -ptx memopt_cuda.cu -o "$work/only.ptx" ||
-        fail "the whole file with MEMOPT_CUDA_ONLY_ADAMW: warnings"
+    without= # the same where the file is compiled by itself
+    for family in ATTENTION NORM BATCH_NORM CONVERT SCALE F16; do without="$without -DMEMOPT_CUDA_NO_$family"; done
+    for only in -DMEMOPT_CUDA_ONLY_ADAMW "-DMEMOPT_CUDA_ONLY_ADAMW -DMEMOPT_ONLY_NUMBERS $without"; do
+        # shellcheck disable=SC2086
+        "$NVCC" -std=c++17 -arch=compute_90 -Xcicc -O0 -Werror all-warnings $only -I. -ptx memopt_cuda.cu -o "$work/only.ptx" ||
+            fail "the whole file with $only: warnings"
+    done
+    [ "$(grep -c '\.entry' "$work/only.ptx")" -eq 9 ] || fail "8-bit AdamW alone, compiled by itself, has other kernels"
 }
 cuda_fuses() { # nvcc and ptxas may turn a product and a sum into one operation: no kernel of ours gives them a chance to
     need_nvcc

@@ -1438,6 +1438,8 @@ template <class LAUNCH> static status_t launch_blocks(size_t blocks, const LAUNC
 #  define CU_NARROW(type, ...)                                                                                         \
        ((type) == MEMOPT_TYPE_BF16 ? CU_AS(bf16_t, __VA_ARGS__) : CU_AS(f16_t, __VA_ARGS__))
 #endif
+#define CU_SIZED(type, ...) /* T is float or half_t */                                                                 \
+    ((type) == MEMOPT_TYPE_F32 ? CU_AS(float, __VA_ARGS__) : CU_AS(half_t, __VA_ARGS__))
 #define CU_WITH(type, ...)                                                                                             \
     ((type) == MEMOPT_TYPE_F32 ? CU_AS(float, __VA_ARGS__) : CU_NARROW(type, __VA_ARGS__))
 
@@ -1713,6 +1715,29 @@ template <int N> CU_DEVICE void set_all(row_span<float, N> *s, const float *x) {
 
 template <class T, int N> CU_DEVICE void set_all(row_span<T, N> *s, const float *x) {
     CU_UNROLL for (int i = 0; i < N / 2; ++i) s->word[i] = two((const T *)0, x[2 * i], x[2 * i + 1]);
+}
+
+/* 16 bits of either type: which of them, a task says, by a branch for a span that all threads take alike. */
+struct half_t { uint16_t code; };
+
+template <int N> CU_DEVICE void span_open(float *x, const row_span<float, N> &s, bool) { span_floats(x, s); }
+
+template <int N> CU_DEVICE void span_open(float *x, const row_span<half_t, N> &s, bool bf16) {
+    row_span<bf16_t, N> one;
+    row_span<f16_t, N> other;
+
+    CU_UNROLL for (int i = 0; i < N / 2; ++i) one.word[i] = other.word[i] = s.word[i];
+    if (bf16) span_floats(x, one);
+    else span_floats(x, other);
+}
+
+template <int N> CU_DEVICE void span_close(row_span<float, N> *s, const float *x, bool) { set_all(s, x); }
+
+template <int N> CU_DEVICE void span_close(row_span<half_t, N> *s, const float *x, bool bf16) {
+    CU_UNROLL for (int i = 0; i < N / 2; ++i) {
+        if (bf16) s->word[i] = two((const bf16_t *)0, x[2 * i], x[2 * i + 1]);
+        else s->word[i] = two((const f16_t *)0, x[2 * i], x[2 * i + 1]);
+    }
 }
 
 template <class T, int N> CU_DEVICE row_span<T, N> span_of(const float *x) {
@@ -9210,8 +9235,8 @@ PUBLIC status_t api::memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops, 
    Trap       Barriers: slots of a block that have run out of rows go on with zeros. A gradient in place is gone when it
               has been written: all of its row is in registers then, and where columns need a pass of their own it is
               first.
-   Wider      than 16,384 columns (8,192 backward), and where its width is no multiple of a span, a row is read from
-              memory once more for each sum: kernels that hold rows know whole spans only. */
+   Wider      than 16,384 columns (8,192 backward), where its width is no multiple of a span, and backward from the
+              output, a row is read from memory once more for each sum: kernels that hold rows know whole spans only. */
 
 /* ---- what the host looks at ---- */
 struct array {
@@ -9576,13 +9601,11 @@ template <class T, int K> struct norm_row {
 };
 
 /* A span's parts. */
-template <bool BACK, int K, class T, int N>
-CU_DEVICE void norm_parts_of(norm_parts<N> *p, const norm_task &t, const norm_row<T, K> &r, int k, unsigned column,
-                             const float *all) {
+template <int K, class T, int N>
+CU_DEVICE void norm_parts_of(norm_parts<N> *p, const norm_row<T, K> &r, int k, const float *all) {
     CU_UNROLL for (int i = 0; i < N; i += 4)
         load_four(all + ((k * N + i) / 4 * blockDim.x + threadIdx.x) * 4, p->scale + i);
-    if (BACK) floats_at<N>(p->shift, t.n.shift, t.n.weight_type, column + (unsigned)k * 32 * N, N, t.wide_weights, 0);
-    norm_load<BACK>(p, r.x[k], r.g[k], r.mean, r.inverse);
+    norm_load<false>(p, r.x[k], r.g[k], r.mean, r.inverse);
 }
 
 /* A thread's scales as floats in shared memory, four of them beside those of the next thread. */
@@ -9599,7 +9622,7 @@ template <int K, int N> CU_DEVICE void norm_hold(float *all, const norm_task &t,
 
 /* K whole spans a thread; the slots of a block take the rows of its group in turns. What is aligned is read a row
    ahead, what is not when its row comes. */
-template <class T, int K, bool BACK>
+template <class T, int K>
 static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 16 ? 384 : K * 16 / sizeof(T) > 8 ? NORM_THREADS_MAX
                                          : NORM_BLOCK, K * 16 / sizeof(T) > 8 ? 1 : 3)
 norm_backward_kernel(norm_task t) {
@@ -9622,7 +9645,7 @@ norm_backward_kernel(norm_task t) {
     unsigned have = row < end ? mine : 0;
     const size_t step = slots * t.n.stride;
     const size_t place = have ? row * t.n.stride + column : 0;
-    const T *x = norm_source<BACK, T>(t) + place;
+    const T *x = norm_source<false, T>(t) + place;
     const T *g = static_cast<const T *>(t.n.grad_output) + place;
     T *to = t.n.grad_input ? static_cast<T *>(t.n.grad_input) + place : NULL;
     float mean = have ? t.n.statistics[2 * row] : 0;
@@ -9657,7 +9680,7 @@ norm_backward_kernel(norm_task t) {
                 prefetch<0>(x + k * 32 * N);
                 prefetch<0>(g + k * 32 * N);
             }
-            norm_parts_of<BACK, K>(&p, t, r, k, column, all);
+            norm_parts_of<K>(&p, r, k, all);
             CU_UNROLL for (int i = 0; i < N; ++i) {
                 a = fmaf(p.g[i], p.scale[i], a);
                 b = fmaf(memopt_i_times(p.g[i], p.scale[i]), p.h[i], b);
@@ -9672,7 +9695,7 @@ norm_backward_kernel(norm_task t) {
 
             if (k >= have) continue;
             if (to) {
-                norm_parts_of<BACK, K>(&p, t, r, k, column, all);
+                norm_parts_of<K>(&p, r, k, all);
                 r.g[k] = norm_grad(t, p, to + k * 32 * N, N, three);
                 if (t.wide) span_put(to + k * 32 * N, r.g[k], N, true);
             }
@@ -9857,9 +9880,10 @@ PRUNED void norm_partition(norm_task *t, int backward, size_t *each, unsigned *b
     const size_t per = 16 / memopt_type_bytes(n->type);
     const size_t spans = memopt_i_ceil_div(n->width, per);
     const size_t max = backward ? 4 : 32 / per;
-    const size_t few = !backward ? 1 : n->input ? 8 / per : max; /* from the output: one kernel for both */
+    const size_t few = backward ? 8 / per : 1;
+    const bool held = n->width % per == 0 && n->width <= (size_t)NORM_HELD * (backward ? 1 : 2);
 
-    *each = n->width % per || n->width > (size_t)NORM_HELD * (backward ? 1 : 2) ? 0 : spans <= 32 * few ? few : max;
+    *each = !held || (backward && !n->input) ? 0 : spans <= 32 * few ? few : max;
     t->shift = *each ? row_shift(spans, *each) : (unsigned)memopt_i_min(memopt_i_max(row_shift(spans, max), 5), 9);
     t->each = (unsigned)memopt_i_ceil_div(spans, (size_t)1 << t->shift);
     *block = memopt_i_max(!*each ? 32 : backward && *each * per > 16 ? 128 : NORM_BLOCK, (size_t)1 << t->shift);
@@ -9944,7 +9968,7 @@ PUBLIC status_t api::memopt_cuda_norm_scratch(const memopt_cuda_ops *, const mem
 }
 #endif
 
-/* Rows that no block can hold, or that are not whole spans: columns first, then rows. */
+/* Rows that no block can hold, or that are not whole spans, or known by their output: columns first, then rows. */
 template <class T, bool BACK>
 static status_t norm_backward_long(const norm_task &t, size_t groups, cudaStream_t stream) {
     enum { TILE = NORM_BLOCK * 16 / sizeof(T) };
@@ -9958,13 +9982,14 @@ static status_t norm_backward_long(const norm_task &t, size_t groups, cudaStream
     return CU_RUN((norm_backward_long_kernel<T, BACK>), rows, 1u << t.shift, 0, stream, t);
 }
 
-template <class T, bool BACK>
+template <class T>
 static status_t norm_backward_of(const norm_task &t, size_t each, unsigned block, size_t groups, cudaStream_t stream) {
     enum { FEW = 8 * sizeof(T) / 16, MOST = 4 };
 
-    if (!each) return norm_backward_long<T, BACK>(t, groups, stream);
-    if (each == FEW) return CU_RUN((norm_backward_kernel<T, BACK ? MOST : FEW, BACK>), groups, block, 0, stream, t);
-    return CU_RUN((norm_backward_kernel<T, MOST, BACK>), groups, block, 0, stream, t);
+    if (!t.n.input) return norm_backward_long<T, true>(t, groups, stream);
+    if (!each) return norm_backward_long<T, false>(t, groups, stream);
+    if (each == FEW) return CU_RUN((norm_backward_kernel<T, FEW>), groups, block, 0, stream, t);
+    return CU_RUN((norm_backward_kernel<T, MOST>), groups, block, 0, stream, t);
 }
 
 PRUNED status_t norm_total(const norm_task *t, size_t groups, cudaStream_t stream) {
@@ -9993,8 +10018,7 @@ PUBLIC status_t api::memopt_cuda_norm_backward(const memopt_cuda_ops *ops, const
     t.sums = bytes ? static_cast<float *>(ops->d_scratch) : NULL;
     if (t.n.rows && (t.n.grad_input || t.sums)) {
         norm_partition(&t, 1, &each, &block);
-        s = CU_WITH(t.n.type, t.n.input ? norm_backward_of<T, false>(t, each, block, groups, stream)
-                                        : norm_backward_of<T, true>(t, each, block, groups, stream));
+        s = CU_WITH(t.n.type, norm_backward_of<T>(t, each, block, groups, stream));
         if (s) return s;
     }
     return norm_total(&t, groups, stream);
@@ -10759,9 +10783,8 @@ CU_DEVICE bool is_token(int32_t id, size_t vocabulary) { return id >= 0 && (size
 /* 64 bits take five times as long */
 CU_DEVICE size_t remainder(size_t a, size_t b) { return (a | b) >> 32 ? a % b : (size_t)((uint32_t)a % (uint32_t)b); }
 
-template <class T> static __global__ void __launch_bounds__(LAYER_BLOCK)
+template <int N> static __global__ void __launch_bounds__(LAYER_BLOCK)
 embedding_kernel(row_tiling t, memopt_embedding x, bool wide, bool wide_weights) {
-    enum { N = 16 / sizeof(T) };
     size_t at;
     const size_t row = row_place<N>(t, &at);
     const unsigned left = left_of<N>(x.width, at);
@@ -10777,7 +10800,7 @@ embedding_kernel(row_tiling t, memopt_embedding x, bool wide, bool wide_weights)
         CU_UNROLL for (int i = 0; i < N; ++i) y[i] = memopt_i_sum(y[i], place[i]);
     }
     CU_UNROLL for (int i = 0; i < N; ++i) y[i] = there ? y[i] : memopt_i_bits_float(0x7fc00000u);
-    span_put_floats<T, N>(static_cast<T *>(x.output) + row * x.width + at, y, left, wide);
+    put_floats<N>(x.output, x.type, row * x.width + at, y, left, wide);
 }
 
 /* What forward and backward look at; `of` and `positions` are the weights, or their gradients. */
@@ -10811,7 +10834,7 @@ template <class T> static status_t embedding_of(const memopt_embedding *x, cudaS
                            && are_spans(x->positions, x->weight_type, x->width, N);
 
     if (s) return s;
-    return CU_RUN((embedding_kernel<T>), blocks, LAYER_BLOCK, 0, stream, t, *x, wide, wide_weights);
+    return CU_RUN((embedding_kernel<N>), blocks, LAYER_BLOCK, 0, stream, t, *x, wide, wide_weights);
 }
 
 PUBLIC status_t api::memopt_cuda_embedding_forward(const memopt_cuda_ops *, const memopt_embedding *x,
@@ -10821,7 +10844,7 @@ PUBLIC status_t api::memopt_cuda_embedding_forward(const memopt_cuda_ops *, cons
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if ((s = embedding_check(x, x->output, x->tokens, x->positions, x->weight_type, 1)) != 0
         || !x->rows || !x->width || (s = ready()) != 0) return s;
-    return CU_WITH(x->type, embedding_of<T>(x, stream));
+    return CU_SIZED(x->type, embedding_of<T>(x, stream));
 }
 
 /* ---- the gradient of an embedding ---- */
@@ -11120,7 +11143,7 @@ typedef struct rotary_task {
     unsigned rows, pitch; /* of a block; of its table of angles, from row to row */
     unsigned shift;      /* 1 << shift threads have a head */
     float    sign;       /* -1: rotate back */
-    bool     wide;
+    bool     wide, bf16; /* bf16: what half_t is */
     uint64_t frequencies[MEMOPT_I_ROTARY_PAIRS]; /* of these pairs; 2^64 is a turn a position */
 } rotary_task;
 
@@ -11163,11 +11186,13 @@ CU_DEVICE void rotary_split(const rotary_task &t, const float *cosines, const fl
     span_get(&sb, from + second, left, t.wide);
     span_get(&c, cosines + at, left, true);
     span_get(&s, sines + at, left, true);
-    span_floats(a, sa);
-    span_floats(b, sb);
+    span_open(a, sa, t.bf16);
+    span_open(b, sb, t.bf16);
     CU_UNROLL for (int i = 0; i < N; ++i) rotate(a + i, b + i, element_at(c, i), element_at(s, i));
-    span_put_floats<T, N>(to + first, a, left, t.wide);
-    span_put_floats<T, N>(to + second, b, left, t.wide);
+    span_close(&sa, a, t.bf16);
+    span_close(&sb, b, t.bf16);
+    span_put(to + first, sa, left, t.wide);
+    span_put(to + second, sb, left, t.wide);
 }
 
 /* N / 2 pairs from `at` on: a span. */
@@ -11182,9 +11207,10 @@ template <class T, int N> CU_DEVICE void rotary_interleaved(const rotary_task &t
     span_get(&both, static_cast<const T *>(t.x.input) + first, left, t.wide);
     span_get(&c, cosines + at, left / 2, true);
     span_get(&s, sines + at, left / 2, true);
-    span_floats(x, both);
+    span_open(x, both, t.bf16);
     CU_UNROLL for (int i = 0; i < N / 2; ++i) rotate(x + 2 * i, x + 2 * i + 1, element_at(c, i), element_at(s, i));
-    span_put_floats<T, N>(static_cast<T *>(t.x.output) + first, x, left, t.wide);
+    span_close(&both, x, t.bf16);
+    span_put(static_cast<T *>(t.x.output) + first, both, left, t.wide);
 }
 
 /* What is not rotated. */
@@ -11254,6 +11280,7 @@ PRUNED status_t rotary_run(const memopt_rotary *rotary, int backward, cudaStream
     if (s || !n || (s = ready()) != 0) return s;
     const size_t per = 16 / memopt_type_bytes(x->type);
     const size_t half = x->rotated / 2;
+    t.bf16 = x->type == MEMOPT_TYPE_BF16;
     t.wide = is_aligned(x->input) && is_aligned(x->output)
           && (x->stride | x->width | x->rotated | (x->interleaved ? 0 : half)) % per == 0;
     for (; t.pair < half && !s; t.pair += t.pairs) {
@@ -11262,7 +11289,7 @@ PRUNED status_t rotary_run(const memopt_rotary *rotary, int backward, cudaStream
         t.rows = (unsigned)memopt_i_min(ROTARY_ROWS, ROTARY_ANGLES / t.pitch);
         t.shift = row_shift(memopt_i_ceil_div(t.pairs * (x->interleaved ? 2 : 1), per), 1);
         for (unsigned i = 0; i < t.pairs; ++i) t.frequencies[i] = memopt_i_rotary_frequency(x, t.pair + i);
-        s = CU_WITH(x->type, CU_RUN(rotary_kernel<T>, memopt_i_ceil_div(x->rows, t.rows), LAYER_BLOCK, 0, stream, t));
+        s = CU_SIZED(x->type, CU_RUN(rotary_kernel<T>, memopt_i_ceil_div(x->rows, t.rows), LAYER_BLOCK, 0, stream, t));
     }
     return s;
 }
@@ -12813,6 +12840,7 @@ typedef struct batch_task { /* what kernels get, too: everything about z */
     size_t   first, count;    /* rows that a kernel is to work on: whole groups, but for the last */
     unsigned shift, tiles;    /* 1 << shift threads have the spans of a tile of a row */
     bool     wide, wide_weights, wide_floats; /* whole spans: of z and the like, of scale and shift, of floats */
+    bool     bf16;            /* what half_t is */
     float   *sums;            /* of groups: means, then squares; backward: sum(g'), then sum(g' h) */
     float   *factor, *mean, *share; /* what the gradient of z is made of */
     void    *grad_z;          /* a part of the gradient of z */
@@ -12939,13 +12967,15 @@ template <class T> static __global__ void __launch_bounds__(BATCH_BLOCK) batch_d
         batch_fetch<T, N, TURNS>(s, z, t, p, row);
         CU_UNROLL for (int k = 0; k < TURNS; ++k) {
             if (row + (size_t)k * p.step >= p.end) break;
+            float x[N];
+
+            span_open(x, s[k], t.bf16);
             count = memopt_i_sum(count, 1.0f);
             const float share = memopt_i_v1_div(1.0f, count);
             CU_UNROLL for (int i = 0; i < N; ++i) {
-                const float x = element_at(s[k], i);
-                const float d = memopt_i_v1_sub(x, mean[i]);
+                const float d = memopt_i_v1_sub(x[i], mean[i]);
                 mean[i] = fmaf(d, share, mean[i]);
-                square[i] = fmaf(d, memopt_i_v1_sub(x, mean[i]), square[i]);
+                square[i] = fmaf(d, memopt_i_v1_sub(x[i], mean[i]), square[i]);
             }
         }
     }
@@ -13026,25 +13056,29 @@ template <class T> static __global__ void __launch_bounds__(BATCH_BLOCK) batch_o
             float out[N];
 
             if (row + (size_t)k * p.step >= p.end) break;
+            span_open(out, s[k], t.bf16);
             CU_UNROLL for (int i = 0; i < N; ++i) {
-                const float h = memopt_i_v1_norm_normalize_of(element_at(s[k], i), c.mean[i], c.inverse[i]);
+                const float h = memopt_i_v1_norm_normalize_of(out[i], c.mean[i], c.inverse[i]);
                 out[i] = fmaf(h, c.scale[i], c.shift[i]);
             }
             activate<N>(t.x.linear.activation, out);
-            span_put(y + (row + (size_t)k * p.step) * width, span_of<T, N>(out), p.left, t.wide);
+            span_close(&s[k], out, t.bf16);
+            span_put(y + (row + (size_t)k * p.step) * width, s[k], p.left, t.wide);
         }
     }
 }
 
 /* ---- backward ---- */
 /* g' and h of a span. */
-template <class T, int N> CU_DEVICE void batch_grad_of(const batch_task &t, const batch_columns<N> &c, const row_span<T,
-                                                       N> &z, const row_span<T, N> &g, float *u, float *h) {
+template <class T, int N>
+CU_DEVICE void batch_grad_of(const batch_task &t, const batch_columns<N> &c, const row_span<T, N> &z,
+                             const row_span<T, N> &g, float *u, float *h) {
     float x[N];
 
-    span_floats(u, g);
+    span_open(u, g, t.bf16);
+    span_open(h, z, t.bf16);
     CU_UNROLL for (int i = 0; i < N; ++i) {
-        h[i] = memopt_i_v1_norm_normalize_of(element_at(z, i), c.mean[i], c.inverse[i]);
+        h[i] = memopt_i_v1_norm_normalize_of(h[i], c.mean[i], c.inverse[i]);
         x[i] = fmaf(h[i], c.scale[i], c.shift[i]);
     }
     act_grad<N>(t.x.linear.activation, x, u);
@@ -13150,7 +13184,8 @@ template <class T> static __global__ void __launch_bounds__(BATCH_BLOCK) batch_g
             batch_grad_of(t, c, zs[k], gs[k], u, h);
             CU_UNROLL for (int i = 0; i < N; ++i) u[i] =
                 memopt_i_times(factor[i], fmaf(-h[i], share[i], memopt_i_v1_sub(u[i], mean[i])));
-            span_put(y + (row + (size_t)k * p.step - t.first) * width, span_of<T, N>(u), p.left, t.wide);
+            span_close(&gs[k], u, t.bf16);
+            span_put(y + (row + (size_t)k * p.step - t.first) * width, gs[k], p.left, t.wide);
         }
     }
 }
@@ -13186,7 +13221,8 @@ template <class T> static status_t batch_launch(const batch_task &t, int stage, 
 PRUNED status_t batch_stage(batch_task *t, int stage, size_t first, size_t count, cudaStream_t stream) {
     t->first = first;
     t->count = count;
-    return CU_WITH(t->x.linear.type, batch_launch<T>(*t, stage, stream));
+    t->bf16 = t->x.linear.type == MEMOPT_TYPE_BF16;
+    return CU_SIZED(t->x.linear.type, batch_launch<T>(*t, stage, stream));
 }
 
 /* The statistics, or gradients of scale and shift, when all groups' sums are there. */
@@ -15628,6 +15664,7 @@ PUBLIC status_t api::memopt_cuda_attention_backward(const memopt_cuda_ops *ops, 
 #undef CU_RUN
 #undef CU_WITH
 #undef CU_NARROW
+#undef CU_SIZED
 #undef CU_AS
 #undef CU_ARGUMENT
 #undef CU_BOUNDS

@@ -1107,7 +1107,7 @@ cuda_includes() { # as memopt.h: an include gives the declarations, C89 and C++9
     printf '#define MEMOPT_IMPLEMENTATION\n#include "memopt_cuda.cu"\n#define MEMOPT_CUDA_IMPLEMENTATION\n#include "memopt_cuda.cu"\n' >"$work/both.cu"
     while read -r count arguments; do
         # shellcheck disable=SC2086
-        "$NVCC" -E -I. $arguments >"$work/said" || fail "nvcc does not read $arguments"
+        "$NVCC" -E -arch=sm_80 -I. $arguments >"$work/said" || fail "nvcc does not read $arguments"
         found=$(grep -c 'norm_forward_kernel(norm_task' "$work/said")
         [ "$found" -eq "$count" ] || fail "$arguments: $found implementations, not $count"
     done <<END

@@ -67,8 +67,9 @@ static void ring_refusals(void) {
     t = right; ACCEPTS(door, (void)0, memopt_tape_describe(&d.layer, &segment, 1, door));
     t = right; REFUSES(door, t.attention = &none, memopt_tape_describe(&d.layer, &segment, 1, door), MEMOPT_ERR_ARGUMENT, "segment 0: forward: ring: there is no comm");
     t = right; REFUSES(door, t.batch = 2, memopt_tape_describe(&d.layer, &segment, 1, door), MEMOPT_ERR_ARGUMENT, "segment 0: forward: ring: batch is not 1; several sequences are documents");
-    t = right; REFUSES(door, t.kv_heads = 2, memopt_tape_describe(&d.layer, &segment, 1, door), MEMOPT_ERR_ARGUMENT, "segment 0: forward: ring: the ranks do not divide kv_heads");
-    t = right; REFUSES(door, t.heads = t.kv_heads = 6, memopt_tape_describe(&d.layer, &segment, 1, door), MEMOPT_ERR_ARGUMENT, "segment 0: forward: ring: the ranks do not divide kv_heads");
+    t = right; REFUSES(door, t.kv_heads = 2, memopt_tape_describe(&d.layer, &segment, 1, door), MEMOPT_ERR_ARGUMENT, "segment 0: forward: ring: the ranks do not divide heads and kv_heads");
+    t = right; REFUSES(door, t.heads = t.kv_heads = 6, memopt_tape_describe(&d.layer, &segment, 1, door), MEMOPT_ERR_ARGUMENT, "segment 0: forward: ring: the ranks do not divide heads and kv_heads");
+    t = right; REFUSES(door, t.heads = 6, memopt_tape_describe(&d.layer, &segment, 1, door), MEMOPT_ERR_ARGUMENT, "segment 0: forward: ring: the ranks do not divide heads and kv_heads"); /* of which there are 4 */
     t = right; REFUSES(door, t.window = 3; t.not_causal = 1, memopt_tape_describe(&d.layer, &segment, 1, door), MEMOPT_ERR_ARGUMENT, "segment 0: forward: attention: window needs causal");
     a = transformer_attention(&right, NULL, NULL); /* from elsewhere than a block */
     call.user = &user; call.describing = 1; call.error = &test_why; ops.count_scratch = &scratch;
@@ -76,6 +77,8 @@ static void ring_refusals(void) {
     CHECK(test_refused(ring_run(&call, &ops, &a, room), MEMOPT_ERR_ARGUMENT, "ring: a row of queries has no room for its keys and values"));
     ++a.query_stride;
     CHECK(ring_run(&call, &ops, &a, room) == MEMOPT_OK && scratch);
+    test_why_reset(); call.describing = 0; a.batch = 2; /* a shape that has changed since */
+    CHECK(test_refused(ring_run(&call, &ops, &a, room), MEMOPT_ERR_ARGUMENT, "ring: batch is not 1; several sequences are documents") && memopt_comm_error(comm).status == MEMOPT_OK);
     memopt_comm_destroy(comm);
 }
 

@@ -120,7 +120,7 @@ static inline const char *ring_reason(const ring_work *w, const memopt_attention
 
     if (!w->comm) return "ring: there is no comm";
     if (a->batch != 1) return "ring: batch is not 1; several sequences are documents";
-    if (a->heads % w->ranks || kv_heads % w->ranks) return "ring: the ranks do not divide kv_heads";
+    if (a->heads % w->ranks || kv_heads % w->ranks) return "ring: the ranks do not divide heads and kv_heads";
     if (a->query_stride < (a->heads + 2 * kv_heads) * a->width)
         return "ring: a row of queries has no room for its keys and values";
     return NULL;

@@ -227,12 +227,12 @@ ifneq ($(filter-out none,$(BLAS)),)
 $(BUILD)/train_gpt.o $(BUILD)/train_gpt_mpi: private override CFLAGS += -DTRAIN_GPT_CBLAS $(shell pkg-config --cflags $(BLAS))
 $(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: private LDLIBS := $(shell pkg-config --libs $(BLAS)) $(LDLIBS)
 endif
-$(BUILD)/test_store $(BUILD)/test_save $(BUILD)/test_comm $(BUILD)/test_shard $(BUILD)/test_pieces $(BUILD)/test_pipeline $(BUILD)/test_onebit $(BUILD)/test_ring: override CFLAGS += -DMEMOPT_PTHREADS -pthread
+$(BUILD)/test_store $(BUILD)/test_save $(BUILD)/test_comm $(BUILD)/test_shard $(BUILD)/test_pieces $(BUILD)/test_pipeline $(BUILD)/test_onebit $(BUILD)/test_ring $(BUILD)/test_tensor: override CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/train_gpt.o $(BUILD)/train_gpt_mpi: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/*.h)
 $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)
 $(BUILD)/doctor_tool $(BUILD)/test_doctor $(BUILD)/sanitized/test_doctor: examples/doctor.h $(wildcard examples/doctor/*.h)
 $(foreach test,json tokeniser finetune_data combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/tokeniser_tool $(BUILD)/finetune $(BUILD)/finetune_mpi: $(wildcard examples/finetune/*.h)
-$(foreach test,parts parts_nets ring pipeline ledger schedule graph feed finetune_data advise layer doctor gpt combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/finetune $(BUILD)/finetune_mpi $(BUILD)/snapshot $(BUILD)/advise_tool $(BUILD)/export_tool $(BUILD)/model_tool $(BUILD)/schedule_tool $(BUILD)/adopt/gpt_6_parts $(BUILD)/adopt/gru_1_plan: $(wildcard examples/parts/*.h)
+$(foreach test,parts parts_nets ring tensor pipeline ledger schedule graph feed finetune_data advise layer doctor gpt combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/finetune $(BUILD)/finetune_mpi $(BUILD)/snapshot $(BUILD)/advise_tool $(BUILD)/export_tool $(BUILD)/model_tool $(BUILD)/schedule_tool $(BUILD)/adopt/gpt_6_parts $(BUILD)/adopt/gru_1_plan: $(wildcard examples/parts/*.h)
 
 # memopt in a file of its own, compiled once, as README tells an engine of many files. The large examples are linked with it, which
 # saves half a minute for each: of their text the implementation is left out, as if they had not defined what asks for it.

@@ -283,6 +283,16 @@ mpi() { # examples/adapters/mpi.h with 1 to 8 processes: bytes, ranks that disag
             { cat "$work/said"; fail "train_gpt_mpi: other weights, not as planned, or no table"; }
         echo "train_gpt_mpi with 2 ranks, stage $stage: the weights of one"
     done
+    wide="$switches --heads 8 --parts 4 --units 2"
+    # shellcheck disable=SC2086
+    build/train_gpt --ranks 1 --stage 0 $wide >"$work/said" 2>&1 || { cat "$work/said"; fail "one rank, 4 parts"; }
+    hash=$(grep -o 'weights [0-9a-f]*$' "$work/said") || fail "no hash"
+    for grid in "4 --tensor 2" "4 --tensor 4 --stage 1" "4 --tensor 2 --replicas 2"; do
+        # shellcheck disable=SC2086
+        timeout 100 mpirun $more -n ${grid%% *} build/train_gpt_mpi ${grid#* } $wide >"$work/said" 2>&1 && grep -q "$hash" "$work/said" && grep -q 'held as planned' "$work/said" ||
+            { cat "$work/said"; fail "train_gpt_mpi -n $grid: other weights, or not as planned"; }
+        echo "train_gpt_mpi, ranks $grid: the weights of one"
+    done
     # shellcheck disable=SC2086
     timeout 100 mpirun $more -n 1 build/train_gpt_mpi $switches : -n 1 build/train_gpt_mpi $switches --data "$work/none.txt" >"$work/said" 2>&1 && fail "a rank without data is no error"
     grep 'rank 1: .*o such file' "$work/said" || { cat "$work/said"; fail "not told which rank had no data"; }

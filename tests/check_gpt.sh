@@ -549,6 +549,81 @@ END
     refused 2 "whole number from 1" --window 0
 }
 # ---- minutes: only in the matrix ----
+tensor_grids() { # of ranks and stages where so many ranks (1, 2, 4, 8) share a pass, and one or two passes go on at a time
+    for t in 1 2 4 8; do for d in 1 2; do for s in 0 1 2 3; do [ $((t * d)) -gt 8 ] || [ $((d * s)) = 1 ] || echo "$((t * d)) $s --tensor $t"; done; done; done
+}
+tensor() { # a model cut by width: one hash for any number of ranks that share a pass, beside any of passes and stages
+    wide="--layers 2 --width 64 --heads 8 --context 32 --batch 2 --parts 8 --units 2 --steps 20"
+    tensor_grids >"$work/grids"
+    ranks_family "$wide --dropout 0.1 --clip 0.5" <"$work/grids"
+    ranks_family "$wide --dropout 0.1 --clip 0.5 --weights bf16 --optimizer adamw8 --keep overhead:40 --head chunk:32" <<END
+1 0
+2 2 --tensor 2
+4 3 --tensor 4
+8 1 --tensor 4
+8 3 --tensor 8
+END
+    sums=1
+    ranks_family "$wide --heads 32 --weights split --optimizer lamb --model llama --steps 5" <<END
+1 0
+2 3 --tensor 2 --threads 2
+8 2 --tensor 8
+8 3 --tensor 2 --replicas 2
+END
+    ranks_family "$wide --heads 32 --optimizer muon16 --model qwen3 --documents --steps 5" <<END
+1 0
+4 1 --tensor 4
+8 3 --tensor 4 --keep every:1
+END
+    sums=0
+    ranks_family "$wide --optimizer lion16 --weights split --validate 10" <<END
+1 3
+4 3 --tensor 2 --offload states,weights=$work
+8 2 --tensor 4 --fuse-step
+END
+    # cut into one part it is the network that is not cut, but for how sums are rounded
+    gpt $shape --attention lean --ranks 1 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    want=$(sed -n 's/.*"losses": \[\(.*\)\].*/\1/p' "$work/run.json")
+    gpt $shape --ranks 1 --parts 2 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    got=$(sed -n 's/.*"losses": \[\(.*\)\].*/\1/p' "$work/run.json")
+    echo "$want,$got" | awk -F, '{ bad = NF != 6; for (i = 1; i <= 3; ++i) { d = $i - $(i + 3); if (d < -0.1 || d > 0.1) bad = 1 } exit bad }' || fail "other losses in parts: $got, not $want"
+    # a step each on another grid, in other stages and with slow tiers
+    step=0 run="$work/grid" more=
+    common="--layers 1 --width 64 --heads 8 --context 32 --batch 1 --units 2 --parts 4 --dropout 0.1 --optimizer adamw8 --weights bf16 --clip 0.5"
+    # shellcheck disable=SC2086
+    gpt $common --ranks 1 --steps 6 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    want=$(field weights_hash)
+    while read -r line; do
+        step=$((step + 1))
+        # shellcheck disable=SC2086
+        gpt $common $line --steps $step --save "$run" $more --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+        more="--resume $run"
+    done <<END
+--ranks 4 --tensor 4
+--ranks 2 --tensor 1 --stage 2
+--ranks 8 --tensor 4 --stage 3
+--ranks 2 --tensor 2 --stage 0
+--ranks 4 --tensor 2 --offload states,weights=$work
+--ranks 1 --threads 2
+END
+    [ "$step" = 6 ] && [ "$(field weights_hash)" = "$want" ] || fail "other weights on other grids"
+    echo "resumed on six grids to the same bits"
+    # shellcheck disable=SC2086
+    gpt $common --parts 8 --ranks 1 --steps 7 --resume "$run" >"$work/said" 2>&1 && fail "resumed with other parts"
+    grep -q 'parts' "$work/said" || fail "not told why: $(cat "$work/said")"
+    refused 2 "divide" --ranks 3 --tensor 2
+    refused 2 "power of two" --ranks 3 --tensor 3
+    refused 2 "power of two" --ranks 4 --tensor 4 --parts 2
+    refused 2 "heads" --ranks 2 --tensor 2 --heads 1
+    refused 2 "ranks" --tensor 2
+    refused 2 "ranks" --parts 2
+    refused 2 "sample" --ranks 2 --tensor 2 --sample 5
+    refused 2 "mlp" --ranks 2 --tensor 2 --mlp chunk:32
+    refused 2 "attention" --ranks 2 --tensor 2 --attention full
+    refused 2 "floats" --ranks 2 --tensor 2 --gradients bf16
+    refused 2 "batch" --ranks 8 --tensor 8 --heads 8 --batch 1 --context 12
+    refused 2 "vit" --ranks 2 --tensor 2 --model vit
+}
 ranks_everywhere() { # every optimizer and format, 100 steps; clipped, or stepped inside backward
     for kind in adamw adam sgd lion lars lamb adafactor rmsprop muon; do
         case $kind in lars | lamb | adafactor) sums=1 inside= ;; muon) sums=0 inside= ;; *) sums=0 inside=--fuse-step ;; esac # sums: not in the plan

@@ -33,7 +33,7 @@ together() { # "test..." [flags]: in one program
 tests() {
     row "train_gpt: same_bits" "$check gpt same_bits" # apart from the others, which then need not build it again
     row "test_gpt, address and undefined behaviour sanitizer" "$check sanitized test_gpt"
-    for test in test_tape test_gpt test_tiles test_host test_comm test_ring test_doctor; do row "$test" "$MAKE -s build/$test && build/$test"; done # which have more alone
+    for test in test_tape test_gpt test_tiles test_host test_comm test_ring test_tensor test_doctor; do row "$test" "$MAKE -s build/$test && build/$test"; done # which have more alone
     # Of a group where they need no more.
     together "gemm row_kernels softmax head attention norm layer batchnorm fused nan" -DMEMOPT_ONLY_OPERATORS
     together "base simd random number checksum quant state_codec optim adafactor parts_cut scale fp8" -DMEMOPT_ONLY_NUMBERS
@@ -54,7 +54,7 @@ tests() {
     row "callbacks that throw" "$check exceptions"
     header_checks
     for fuzzer in $FUZZERS; do row "$fuzzer, random inputs" "$check fuzz_smoke $fuzzer"; done
-    for check_of_gpt in ranks models plan_holds bad_input samples resumes outliers saves_refused own_files killed; do row "train_gpt: $check_of_gpt" "$check gpt $check_of_gpt"; done
+    for check_of_gpt in ranks tensor models plan_holds bad_input samples resumes outliers saves_refused own_files killed; do row "train_gpt: $check_of_gpt" "$check gpt $check_of_gpt"; done
     for example in $EXAMPLES; do
         case $example in train_gpt | finetune | doctor_tool | advise_tool) continue ;; esac # which have rows of their own
         row "example $example" "$check example $example"

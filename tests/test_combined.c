@@ -53,6 +53,7 @@
 #include "test_parts_nets.c"
 #include "test_parts.c"
 #include "test_ring.c"
+#include "test_tensor.c"
 #include "test_finetune_data.c"
 
 #ifndef TEST_WIDE /* 1: only sections that have wide code, where a processor is slow because it is simulated; -1: none of the operators */
@@ -107,6 +108,7 @@ static void test_operators(void) {
     test_parts_nets();
     test_parts();
     test_ring();
+    test_tensor();
 }
 
 int main(void) {

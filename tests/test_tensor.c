@@ -2,29 +2,28 @@
    the same parts is held to the network of block.h within rounding, and every number of ranks to one rank in every bit:
    loss, gradients, weights. */
 #include "test.h"
-#include "../examples/parts/tensor.h"
-#include <pthread.h>
+#include "examples/parts/tensor.h"
 
-enum { CUT_LAYERS = 2, CUT_BATCHES = 2, CUT_PARTS = 8, CUT_ROWS = 64 };
-typedef struct cut_model {
+enum { WIDTH_LAYERS = 2, WIDTH_BATCHES = 2, WIDTH_PARTS = 8, WIDTH_ROWS = 64 };
+typedef struct width_model {
     transformer         shape;
     transformer_cut     cut;
     transformer_part    embedding;
-    transformer_block   blocks[CUT_LAYERS];
+    transformer_block   blocks[WIDTH_LAYERS];
     transformer_head    head;
     transformer_chain   chain;
-    memopt_tape_layer   layers[2 * CUT_LAYERS + 2];
-    memopt_segment      segments[2 * CUT_LAYERS + 2];
+    memopt_tape_layer   layers[2 * WIDTH_LAYERS + 2];
+    memopt_segment      segments[2 * WIDTH_LAYERS + 2];
     memopt_tape        *tape;
     memopt_error        error;
-    double              loss[CUT_BATCHES + 1]; /* the last: of an evaluation */
-} cut_model;
+    double              loss[WIDTH_BATCHES + 1]; /* the last: of an evaluation */
+} width_model;
 
-static transformer cut_shape(int variant, memopt_type type) {
+static transformer width_shape(int variant, memopt_type type) {
     transformer t;
 
     memset(&t, 0, sizeof t);
-    t.batch = 2; t.length = CUT_ROWS / 2; t.width = 32; t.heads = 8; t.vocabulary = 61; t.padded = 64;
+    t.batch = 2; t.length = WIDTH_ROWS / 2; t.width = 32; t.heads = 8; t.vocabulary = 61; t.padded = 64;
     t.type = type; t.weight_type = type == MEMOPT_TYPE_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
     if (variant == 0) t.dropout = 0.1f; /* GPT-2 */
     if (variant >= 1) { t.rms = t.swiglu = t.rotary = t.no_bias = t.untied = 1; t.heads = 16; t.kv_heads = 8; t.head_width = 4; t.hidden = 48; }
@@ -32,41 +31,42 @@ static transformer cut_shape(int variant, memopt_type type) {
     if (variant == 3) { t.swiglu = 0; t.geglu = 1; t.rms = 0; t.no_bias = 0; t.rotary = 0; t.not_causal = 1; }
     return t;
 }
-static void cut_add(cut_model *m, int is_cut) {
+static void width_add(width_model *m, int is_cut) {
     transformer_chain *c = &m->chain; size_t i;
 
     c->elements = c->tensor_count = c->count = 0;
     if (is_cut) tensor_add_embedding(c, &m->embedding); else transformer_add_embedding(c, &m->embedding);
-    for (i = 0; i < CUT_LAYERS; ++i) if (is_cut) tensor_add_block(c, &m->blocks[i]); else transformer_add_block(c, &m->blocks[i]);
+    for (i = 0; i < WIDTH_LAYERS; ++i) if (is_cut) tensor_add_block(c, &m->blocks[i]); else transformer_add_block(c, &m->blocks[i]);
     if (is_cut) tensor_add_head(c, &m->head, &m->embedding); else transformer_add_head(c, &m->head, &m->embedding);
 }
-static void cut_open(cut_model *m, const transformer *shape, const transformer_cut *cut, const memopt_threads *threads, double overhead, size_t grain) {
+static void width_open(width_model *m, const transformer *shape, const transformer_cut *cut, const memopt_threads *threads, double overhead, size_t grain) {
     memopt_tape_desc d;
 
     memset(m, 0, sizeof *m); memset(&d, 0, sizeof d);
     m->shape = *shape; m->shape.ops.threads = threads; m->shape.accumulate = 1;
     if (cut) { m->cut = *cut; m->shape.cut = &m->cut; m->shape.grain = grain; }
-    m->head.chunk = 32; m->head.rule.count = CUT_BATCHES * CUT_ROWS;
+    m->head.chunk = 32; m->head.rule.count = WIDTH_BATCHES * WIDTH_ROWS;
     m->chain.shape = &m->shape;
-    cut_add(m, cut != NULL);
+    width_add(m, cut != NULL);
     m->chain.weights = calloc(m->chain.elements, 4); m->chain.gradients = calloc(m->chain.elements, 4);
     m->chain.layers = m->layers; m->chain.segments = m->segments;
-    cut_add(m, cut != NULL);
-    d.chain.segments = m->segments; d.chain.count = m->chain.count; d.chain.input_bytes = CUT_ROWS * 4;
+    width_add(m, cut != NULL);
+    d.chain.segments = m->segments; d.chain.count = m->chain.count; d.chain.input_bytes = WIDTH_ROWS * 4;
     d.layers = m->layers; d.seed = 3; d.overhead = overhead; d.error = &m->error;
     if (overhead <= 0) d.budget = SIZE_MAX;
     if (memopt_tape_describe(m->layers, m->segments, m->chain.count, &m->error) == MEMOPT_OK) (void)memopt_tape_open(&d, &m->tape);
     if (!m->tape) MEMOPT_ERROR_PRINT(stdout, m->error);
 }
-static void cut_close(cut_model *m) { memopt_tape_destroy(m->tape); free(m->chain.weights); free(m->chain.gradients); }
+static void width_close(width_model *m) { memopt_tape_destroy(m->tape); free(m->chain.weights); free(m->chain.gradients); }
 
+#if defined(MEMOPT_I_POOL)
 /* ---- where everything lies in the whole network, and in a rank's ---- */
-typedef void cut_visit_fn(void *user, int of, size_t i, const transformer_tensor *whole, size_t whole_at, const transformer_tensor *here, size_t here_at);
-static void cut_visit(const cut_model *m, const transformer *whole, cut_visit_fn *fn, void *user) {
+typedef void width_visit_fn(void *user, int of, size_t i, const transformer_tensor *whole, size_t whole_at, const transformer_tensor *here, size_t here_at);
+static void width_visit(const width_model *m, const transformer *whole, width_visit_fn *fn, void *user) {
     size_t part, i, whole_at = 0, here_at = 0;
 
-    for (part = 0; part < 2 * CUT_LAYERS + 2; ++part) {
-        const int of = part == 0 || part == 2 * CUT_LAYERS + 1 ? TENSOR_ENDS : part % 2 ? TENSOR_ATTENTION : TENSOR_MLP;
+    for (part = 0; part < 2 * WIDTH_LAYERS + 2; ++part) {
+        const int of = part == 0 || part == 2 * WIDTH_LAYERS + 1 ? TENSOR_ENDS : part % 2 ? TENSOR_ATTENTION : TENSOR_MLP;
         transformer_tensors_fn *of_whole = part == 0 ? transformer_embedding_tensors : of == TENSOR_ENDS ? transformer_head_tensors : of == TENSOR_MLP ? transformer_mlp_tensors : transformer_attention_tensors;
         transformer_tensors_fn *of_here = part == 0 ? tensor_embedding_tensors : of == TENSOR_ENDS ? tensor_head_tensors : of == TENSOR_MLP ? tensor_mlp_tensors : tensor_attention_tensors;
         transformer_tensor a[TRANSFORMER_TENSORS_MAX], b[TRANSFORMER_TENSORS_MAX]; size_t na, nb;
@@ -77,9 +77,9 @@ static void cut_visit(const cut_model *m, const transformer *whole, cut_visit_fn
         whole_at += na; here_at += nb;
     }
 }
-typedef struct cut_move { const cut_model *m; unsigned char *whole, *here; size_t size; int to_whole, is_first, differs; } cut_move;
-static void cut_move_one(void *user, int of, size_t i, const transformer_tensor *whole, size_t whole_at, const transformer_tensor *here, size_t here_at) {
-    cut_move *v = (cut_move *)user; size_t k;
+typedef struct width_move { const width_model *m; unsigned char *whole, *here; size_t size; int to_whole, is_first, differs; } width_move;
+static void width_move_one(void *user, int of, size_t i, const transformer_tensor *whole, size_t whole_at, const transformer_tensor *here, size_t here_at) {
+    width_move *v = (width_move *)user; size_t k;
     unsigned char *w = v->whole + (whole_at + whole->first) * v->size, *h = v->here + (here_at + here->first) * v->size;
 
     if (!here->pieces && v->to_whole && !v->is_first) v->differs |= memcmp(w, h, whole->count * v->size) != 0;
@@ -89,85 +89,94 @@ static void cut_move_one(void *user, int of, size_t i, const transformer_tensor 
 }
 
 /* ---- a run: some batches, and what is left of them ---- */
-typedef struct cut_run {
+typedef struct width_failing { memopt_transport inner; uint64_t begins, fail; } width_failing; /* a transport whose n-th begin fails */
+typedef struct width_run {
     transformer shape;
     size_t parts, ranks, grain;
     double overhead;
     int workers;
     unsigned char *weights;  /* of the whole network, as block.h has it */
     float *gradients;
-    double loss[CUT_BATCHES + 1];
-    size_t output_bytes, kept, elements;
+    double loss[WIDTH_BATCHES + 1];
+    size_t output_bytes, kept;
     memopt_ranks *all;
-    memopt_comm_stats stats;
-    memopt_status status[CUT_PARTS];
-    int ended, differs;      /* ranks so far; in what all of them have */
-    char why[200];
-} cut_run;
-static void cut_batch(int32_t *ids, int32_t *targets, size_t batch) {
+    width_model *models[WIDTH_PARTS];
+    width_failing links[WIDTH_PARTS];
+    uint64_t fail; size_t fail_rank; /* call number of that rank that fails; 0: none */
+    memopt_comm_stats stats[WIDTH_PARTS];
+    memopt_status status[WIDTH_PARTS];
+    char why[WIDTH_PARTS][200];
+} width_run;
+static void width_batch(int32_t *ids, int32_t *targets, size_t batch) {
     uint64_t seed = 77 + batch; size_t i;
 
-    for (i = 0; i < CUT_ROWS; ++i) { ids[i] = (int32_t)test_below(&seed, 61); targets[i] = i % 7 == 3 ? -1 : (int32_t)test_below(&seed, 61); }
+    for (i = 0; i < WIDTH_ROWS; ++i) { ids[i] = (int32_t)test_below(&seed, 61); targets[i] = i % 7 == 3 ? -1 : (int32_t)test_below(&seed, 61); }
 }
-static memopt_status cut_train(cut_model *m) {
-    int32_t ids[CUT_ROWS], targets[CUT_ROWS]; float out; size_t b; memopt_status s = MEMOPT_OK;
+static memopt_status width_train(width_model *m) {
+    int32_t ids[WIDTH_ROWS], targets[WIDTH_ROWS]; float out; size_t b; memopt_status s = MEMOPT_OK;
 
     m->head.targets = targets;
-    for (b = 0; b < CUT_BATCHES && !s; ++b) {
-        cut_batch(ids, targets, b);
+    for (b = 0; b < WIDTH_BATCHES && !s; ++b) {
+        width_batch(ids, targets, b);
         s = memopt_tape_forward(m->tape, ids);
         if (!s) s = memopt_tape_backward(m->tape, NULL, NULL);
         m->loss[b] = m->head.loss;
     }
-    cut_batch(ids, targets, 5);
+    width_batch(ids, targets, 5);
     if (!s) s = memopt_tape_evaluate(m->tape, ids, &out);
-    m->loss[CUT_BATCHES] = m->head.loss;
+    m->loss[WIDTH_BATCHES] = m->head.loss;
     return s;
 }
-typedef struct cut_thread { cut_run *run; size_t rank; pthread_t thread; } cut_thread;
-static pthread_mutex_t cut_lock = PTHREAD_MUTEX_INITIALIZER;
-static void *cut_rank(void *user) {
-    const cut_thread *me = (const cut_thread *)user; cut_run *run = me->run; cut_model *m = (cut_model *)calloc(1, sizeof *m);
-    memopt_comm_desc link; transformer_cut cut; memopt_comm *comm = NULL; cut_move v; test_worker_set set = { 0, 0, 0, 0 }; memopt_threads threads;
+static memopt_status width_begin_call(void *user, const memopt_comm_call *call, size_t slot, memopt_error *error) {
+    width_failing *f = (width_failing *)user;
 
-    memset(&link, 0, sizeof link);
-    link.transport = memopt_ranks_transport(run->all, me->rank);
-    run->status[me->rank] = memopt_comm_create(&link, &comm);
-    if (run->status[me->rank]) return NULL;
-    cut.parts = run->parts; cut.rank = me->rank; cut.rank_count = run->ranks; cut.comm = run->ranks > 1 ? comm : NULL;
-    threads = test_workers(&set, run->workers, 0);
-    cut_open(m, &run->shape, &cut, run->workers ? &threads : NULL, run->overhead, run->grain);
-    v.m = m; v.whole = run->weights; v.here = (unsigned char *)m->chain.weights; v.size = memopt_type_bytes(m->shape.weight_type); v.to_whole = 0;
-    cut_visit(m, &run->shape, cut_move_one, &v);
-    run->status[me->rank] = cut_train(m);
-    if (run->status[me->rank]) memopt_comm_abort(comm);
-    if (run->status[me->rank]) { memopt_error e = memopt_tape_error(m->tape); (void)memopt_error_text(&e, run->why, sizeof run->why, NULL); }
-    v.whole = (unsigned char *)run->gradients; v.here = (unsigned char *)m->chain.gradients; v.size = 4; v.to_whole = 1;
-    (void)pthread_mutex_lock(&cut_lock);
-    v.is_first = !run->ended++; v.differs = 0;
-    cut_visit(m, &run->shape, cut_move_one, &v);
-    if (v.is_first) memcpy(run->loss, m->loss, sizeof run->loss);
-    run->differs |= v.differs | (memcmp(run->loss, m->loss, sizeof run->loss) != 0);
-    run->output_bytes = m->segments[1].output_bytes; run->kept = memopt_tape_get_stats(m->tape).kept;
-    run->stats = memopt_comm_get_stats(comm); run->elements = m->chain.elements;
-    (void)pthread_mutex_unlock(&cut_lock);
-    cut_close(m); free(m); memopt_comm_destroy(comm);
-    return NULL;
+    if (++f->begins == f->fail) { error->reason = "is on fire"; return MEMOPT_ERR_IO; }
+    return f->inner.begin_fn(f->inner.user, call, slot, error);
 }
-static size_t cut_elements(const transformer *shape) {
-    cut_model m;
+static memopt_status width_wait_call(void *user, size_t slot, memopt_error *error) { width_failing *f = (width_failing *)user; return f->inner.wait_fn(f->inner.user, slot, error); }
+static void width_abort_call(void *user) { width_failing *f = (width_failing *)user; f->inner.abort_fn(f->inner.user); }
+static memopt_comm *width_comm(width_run *run, size_t rank) {
+    memopt_comm_desc d; memopt_comm *comm = NULL; width_failing *f = &run->links[rank];
+
+    memset(&d, 0, sizeof d);
+    f->inner = d.transport = memopt_ranks_transport(run->all, rank);
+    f->begins = 0; f->fail = run->fail && run->fail_rank == rank ? run->fail : 0;
+    d.transport.begin_fn = width_begin_call; d.transport.wait_fn = width_wait_call; d.transport.abort_fn = width_abort_call; d.transport.user = f; d.unchecked = 1;
+    return memopt_comm_create(&d, &comm) ? NULL : comm;
+}
+static void width_rank(void *task, size_t index, int worker) {
+    width_run *run = (width_run *)task; width_model *m = run->models[index]; transformer_cut cut; memopt_comm *comm = width_comm(run, index);
+    width_move v; test_worker_set set; memopt_threads threads = test_workers(&set, run->workers, 0);
+
+    (void)worker;
+    cut.parts = run->parts; cut.rank = index; cut.rank_count = run->ranks; cut.comm = run->ranks > 1 ? comm : NULL;
+    width_open(m, &run->shape, &cut, run->workers ? &threads : NULL, run->overhead, run->grain);
+    v.m = m; v.whole = run->weights; v.here = (unsigned char *)m->chain.weights; v.size = memopt_type_bytes(m->shape.weight_type); v.to_whole = 0;
+    width_visit(m, &run->shape, width_move_one, &v);
+    run->status[index] = m->tape ? width_train(m) : MEMOPT_ERR_ARGUMENT;
+    if (run->status[index]) {
+        const memopt_error e = memopt_tape_error(m->tape);
+
+        memopt_comm_abort(comm);
+        (void)memopt_error_text(&e, run->why[index], sizeof run->why[index], NULL);
+    }
+    run->stats[index] = memopt_comm_get_stats(comm);
+    memopt_comm_destroy(comm);
+}
+static size_t width_elements(const transformer *shape) {
+    width_model m;
 
     memset(&m, 0, sizeof m);
     m.shape = *shape; m.chain.shape = &m.shape;
-    cut_add(&m, 0);
+    width_add(&m, 0);
     return m.chain.elements;
 }
-static void cut_begin(cut_run *run, int variant, memopt_type type, size_t parts, size_t ranks) {
+static void width_begin(width_run *run, int variant, memopt_type type, size_t parts, size_t ranks) {
     uint64_t seed = 5; size_t i, n;
 
     memset(run, 0, sizeof *run);
-    run->shape = cut_shape(variant, type); run->parts = parts; run->ranks = ranks;
-    n = cut_elements(&run->shape);
+    run->shape = width_shape(variant, type); run->parts = parts; run->ranks = ranks;
+    n = width_elements(&run->shape);
     run->weights = (unsigned char *)calloc(n, 4); run->gradients = (float *)calloc(n, 4);
     for (i = 0; i < n; ++i) {
         const float x = ((float)test_below(&seed, 2001) - 1000) * 0.0002f + (i % 32 == 5 ? 0.5f : 0);
@@ -176,41 +185,57 @@ static void cut_begin(cut_run *run, int variant, memopt_type type, size_t parts,
         else { const uint16_t y = memopt_to_bf16(x); memcpy(run->weights + 2 * i, &y, 2); }
     }
 }
-static void cut_go(cut_run *run) {
-    cut_thread threads[CUT_PARTS]; memopt_ranks_desc d; size_t r;
+/* What all ranks have left: one network. What all of them have is the same on all. */
+static void width_gather(width_run *run) {
+    width_move v; size_t r;
+
+    for (r = 0; r < run->ranks; ++r) {
+        width_model *m = run->models[r];
+
+        v.m = m; v.whole = (unsigned char *)run->gradients; v.here = (unsigned char *)m->chain.gradients; v.size = 4; v.to_whole = 1; v.is_first = r == 0; v.differs = 0;
+        width_visit(m, &run->shape, width_move_one, &v);
+        if (!r) memcpy(run->loss, m->loss, sizeof run->loss);
+        CHECK_AT(!v.differs && !memcmp(run->loss, m->loss, sizeof run->loss), r);
+        CHECK_AT(m->segments[1].output_bytes == WIDTH_ROWS * m->shape.width * memopt_type_bytes(m->shape.type) / run->ranks, r);
+        run->kept = memopt_tape_get_stats(m->tape).kept;
+    }
+}
+static void width_go(width_run *run) {
+    memopt_ranks_desc d; memopt_thread_pool *pool = NULL; memopt_threads t; size_t r;
 
     memset(&d, 0, sizeof d);
-    run->ended = run->differs = 0;
-    d.rank_count = run->ranks; d.deadline = UINT64_C(20000000000);
-    CHECK(memopt_ranks_create(&d, &run->all) == MEMOPT_OK);
-    for (r = 0; r < run->ranks; ++r) { threads[r].run = run; threads[r].rank = r; CHECK(!pthread_create(&threads[r].thread, NULL, cut_rank, &threads[r])); }
-    for (r = 0; r < run->ranks; ++r) (void)pthread_join(threads[r].thread, NULL);
-    for (r = 0; r < run->ranks; ++r) CHECK_AT(run->status[r] == MEMOPT_OK, r);
-    CHECK(!run->differs);
-    if (run->why[0]) printf("%s\n", run->why);
+    d.rank_count = run->ranks; d.deadline = UINT64_C(60000000000);
+    CHECK(memopt_ranks_create(&d, &run->all) == MEMOPT_OK && memopt_thread_pool_create(NULL, (int)run->ranks, &pool) == MEMOPT_OK);
+    for (r = 0; r < run->ranks; ++r) run->models[r] = (width_model *)calloc(1, sizeof *run->models[r]);
+    t = memopt_thread_pool_threads(pool);
+    t.run_fn(t.user, run->ranks, width_rank, run);
+    memopt_thread_pool_destroy(pool);
+    for (r = 0; r < run->ranks && !run->fail; ++r) { CHECK_AT(run->status[r] == MEMOPT_OK, r); if (run->why[r][0]) printf("%s\n", run->why[r]); }
+    if (!run->fail) width_gather(run);
+    for (r = 0; r < run->ranks; ++r) { width_close(run->models[r]); free(run->models[r]); }
     memopt_ranks_destroy(run->all);
 }
-static void cut_end(cut_run *run) { free(run->weights); free(run->gradients); }
+static void width_end(width_run *run) { free(run->weights); free(run->gradients); }
 
 /* One rank, of 1 to 8 parts, beside block.h. */
-static void cut_against_blocks(void) {
+static void width_against_blocks(void) {
     int variant, half; size_t parts, i, n;
 
     for (variant = 0; variant < 4; ++variant)
         for (half = 0; half < 2; ++half) {
-            const memopt_type type = half ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; cut_run run; cut_model *m = (cut_model *)calloc(1, sizeof *m);
+            const memopt_type type = half ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; width_run run; width_model *m = (width_model *)calloc(1, sizeof *m);
 
-            cut_begin(&run, variant, type, 1, 1);
-            n = cut_elements(&run.shape);
-            cut_open(m, &run.shape, NULL, NULL, 0, 0);
+            width_begin(&run, variant, type, 1, 1);
+            n = width_elements(&run.shape);
+            width_open(m, &run.shape, NULL, NULL, 0, 0);
             memcpy(m->chain.weights, run.weights, n * memopt_type_bytes(m->shape.weight_type));
-            CHECK(cut_train(m) == MEMOPT_OK);
-            for (parts = 1; parts <= CUT_PARTS; parts *= 2) {
+            CHECK(width_train(m) == MEMOPT_OK);
+            for (parts = 1; parts <= WIDTH_PARTS; parts *= 2) {
                 const double bound = half ? 3e-2 : 2e-5; double most = 0, largest = 0;
 
                 run.parts = parts;
                 memset(run.gradients, 0, n * 4);
-                cut_go(&run);
+                width_go(&run);
                 for (i = 0; i < 3; ++i) CHECK_AT(fabs(run.loss[i] - m->loss[i]) <= (half ? 2e-3 : 1e-6), i);
                 for (i = 0; i < n; ++i) {
                     const double want = (double)((float *)m->chain.gradients)[i], off = fabs((double)run.gradients[i] - want);
@@ -221,38 +246,157 @@ static void cut_against_blocks(void) {
                 CHECK_AT(most <= bound * largest, (size_t)variant * 100 + parts);
                 if (most > bound * largest) printf("variant %d, %zu parts: %g of %g\n", variant, parts, most, largest);
             }
-            cut_close(m); free(m); cut_end(&run);
+            width_close(m); free(m); width_end(&run);
         }
 }
-static void cut_same_bits(void) {
+/* The same with ranks; the values of a rank are its share, to the byte. */
+static void width_same_bits(void) {
     int variant, half, keep; size_t ranks;
 
     for (variant = 0; variant < 4; ++variant)
         for (half = 0; half < 2; ++half)
             for (keep = 0; keep < 2; ++keep) {
-                const memopt_type type = half ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; cut_run one; size_t n;
+                const memopt_type type = half ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; width_run one; size_t n;
 
-                cut_begin(&one, variant, type, CUT_PARTS, 1);
-                n = cut_elements(&one.shape);
-                cut_go(&one);
-                for (ranks = 1; ranks <= CUT_PARTS; ranks *= 2) {
-                    cut_run run;
+                if (test_is_passed_over()) continue;
+                width_begin(&one, variant, type, WIDTH_PARTS, 1);
+                n = width_elements(&one.shape);
+                width_go(&one);
+                for (ranks = 1; ranks <= WIDTH_PARTS; ranks *= 2) {
+                    width_run run;
 
-                    cut_begin(&run, variant, type, CUT_PARTS, ranks);
+                    width_begin(&run, variant, type, WIDTH_PARTS, ranks);
                     run.overhead = keep ? 0.6 : 0; run.grain = keep ? 256 : 0; run.workers = ranks == 1 ? 3 : ranks == 4 ? 2 : 0;
-                    cut_go(&run);
+                    width_go(&run);
                     CHECK_AT(!memcmp(run.loss, one.loss, sizeof run.loss), ranks);
                     CHECK_AT(!memcmp(run.gradients, one.gradients, n * 4), (size_t)variant * 100 + ranks);
-                    CHECK_AT(run.output_bytes == CUT_ROWS * 32 * memopt_type_bytes(type) / ranks, ranks);
-                    if (!keep) CHECK_AT(run.kept * ranks == one.kept || run.kept * ranks - one.kept < 64 * 64, ranks);
-                    cut_end(&run);
+                    if (!keep) CHECK_AT(run.kept - sizeof(float) == (one.kept - sizeof(float)) / ranks || ranks > 4, ranks); /* of 8 ranks a share is no multiple of 64 */
+                    width_end(&run);
                 }
-                cut_end(&one);
+                width_end(&one);
             }
 }
-static void test_tensor(void) {
-    RUN(cut_against_blocks);
-    RUN(cut_same_bits);
+/* Bytes that a rank sends: in planes of rows, of its own rows to each of the others. */
+static void width_sends(void) {
+    size_t ranks, r;
+
+    for (ranks = 2; ranks <= WIDTH_PARTS; ranks *= 2) {
+        width_run run; const uint64_t others = ranks - 1, plane = others * WIDTH_ROWS / ranks * 32; uint64_t gathered, handed; const uint64_t halves = 2 * WIDTH_LAYERS;
+        const uint64_t sums = halves * 3 * 32 + 2 * 32; /* norms, biases behind a sum; the last norm */
+
+        width_begin(&run, 0, MEMOPT_TYPE_F32, WIDTH_PARTS, ranks);
+        width_go(&run);
+        gathered = WIDTH_BATCHES * (halves * 3 * plane + 2 * plane + others * (sums + 4 * WIDTH_ROWS)); /* forward 1, backward 2; both ends; four numbers a row */
+        gathered += halves * plane + plane + others * 4 * WIDTH_ROWS; /* an evaluation */
+        handed = WIDTH_BATCHES * (halves * 2 * plane + 2 * plane) + halves * plane + plane; /* sums; the embedding's rows, the head's gradients */
+        for (r = 0; r < ranks; ++r) {
+            CHECK_AT(run.stats[r].sent[MEMOPT_COMM_ALL_GATHER] == 4 * gathered, ranks);
+            CHECK_AT(run.stats[r].sent[MEMOPT_COMM_ALL_TO_ALL] == 4 * handed, ranks);
+        }
+        width_end(&run);
+    }
+}
+/* Any call of any rank fails: all of them end, with a status. */
+static void width_fails(void) {
+    width_run run; uint64_t calls = 0, n; size_t r;
+
+    width_begin(&run, 0, MEMOPT_TYPE_F32, 4, 4);
+    width_go(&run);
+    for (r = 0; r < 3; ++r) calls += run.stats[0].calls[r];
+    CHECK(calls > 20);
+    for (n = 1; n <= calls; n += TEST_CASES(3, 1)) {
+        if (test_is_passed_over()) continue;
+        run.fail = n; run.fail_rank = n % 4;
+        memset(run.why, 0, sizeof run.why);
+        width_go(&run);
+        for (r = 0; r < 4; ++r) CHECK_AT(run.status[r] != MEMOPT_OK, n);
+        CHECK_AT(strstr(run.why[run.fail_rank], "is on fire") != NULL, n);
+    }
+    width_end(&run);
+}
+#else
+static void width_no_threads(void) { SKIP("compiled without MEMOPT_PTHREADS"); }
+#endif
+
+/* What cannot be cut is told by the first part that is described. */
+static void width_says(const transformer *t, const char *text) {
+    width_model m; memopt_error why; char said[200];
+
+    memset(&m, 0, sizeof m); memset(&why, 0, sizeof why);
+    m.shape = *t; m.chain.shape = &m.shape; m.chain.layers = m.layers; m.chain.segments = m.segments; m.chain.gradients = &m; /* not looked at */
+    width_add(&m, 1);
+    CHECK(memopt_tape_describe(m.layers, m.segments, m.chain.count, &why) == (text ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK));
+    CHECK(!text || (!memopt_error_text(&why, said, sizeof said, NULL) && strstr(said, text)));
+    if (text && !strstr(said, text)) printf("%s, not %s\n", said, text);
+}
+static void width_refuses(void) {
+    const transformer right = width_shape(0, MEMOPT_TYPE_F32); transformer t = right; transformer_cut cut;
+
+#define WIDTH_SAYS(change, text) do { memset(&cut, 0, sizeof cut); cut.parts = 4; cut.rank_count = 2; t = right; t.cut = &cut; change; width_says(&t, text); } while (0)
+    WIDTH_SAYS((void)0, NULL);
+    WIDTH_SAYS(t.cut = NULL, "the shape has no cut");
+    WIDTH_SAYS(cut.parts = 0, "parts are no power of two");
+    WIDTH_SAYS(cut.parts = 6, "parts are no power of two");
+    WIDTH_SAYS(cut.parts = (size_t)1 << 30, "parts are no power of two");
+    WIDTH_SAYS(cut.rank_count = 0, "ranks do not divide the parts");
+    WIDTH_SAYS(cut.rank_count = 3, "ranks do not divide the parts");
+    WIDTH_SAYS(cut.rank = 2, "the rank is not below rank_count");
+    WIDTH_SAYS(t.heads = 0, "parts do not divide heads");
+    WIDTH_SAYS(t.heads = 2, "parts do not divide heads");
+    WIDTH_SAYS(t.kv_heads = 2, "parts do not divide heads");
+    WIDTH_SAYS(t.heads = 12, "heads do not divide the width");
+    WIDTH_SAYS(t.hidden = 6, "parts do not divide the MLP");
+    WIDTH_SAYS(t.padded = 62, "parts do not divide the padded vocabulary");
+    WIDTH_SAYS(t.padded = 84, "a part of the vocabulary is all padding");
+    WIDTH_SAYS((t.batch = 1, t.length = 30), "parts do not divide the rows");
+    WIDTH_SAYS(t.gradient_type = MEMOPT_TYPE_BF16, "gradients are no floats");
+    WIDTH_SAYS(t.adapter_rank = 4, "adapters, codes, mlp_chunk");
+    WIDTH_SAYS(t.mlp_chunk = 32, "adapters, codes, mlp_chunk");
+    WIDTH_SAYS(t.grain = 4096, "the grain does not divide parts of the head");
+    WIDTH_SAYS(t.swiglu = t.geglu = 1, "swiglu and geglu are both set");
+}
+/* A piece of each kind, element by element: the tensor's own number of it says where it belongs. */
+static void width_copies(void) {
+    transformer t = width_shape(1, MEMOPT_TYPE_F32); transformer_cut cut; float whole[64 * 96], back[64 * 96], piece[64 * 96]; size_t i, p;
+    static const struct { int of; size_t tensor, rows, columns; } kinds[5] = { { TENSOR_ATTENTION, TRANSFORMER_QKV, 128, 32 }, { TENSOR_ATTENTION, TRANSFORMER_QKV_BIAS, 128, 0 },
+        { TENSOR_MLP, TRANSFORMER_UP, 96, 32 }, { TENSOR_MLP, TRANSFORMER_DOWN, 32, 48 }, { TENSOR_ENDS, TRANSFORMER_TOKENS, 64, 32 } };
+    size_t k;
+
+    memset(&cut, 0, sizeof cut);
+    cut.parts = 4; cut.rank_count = 1; t.cut = &cut;
+    for (k = 0; k < 5; ++k) {
+        const size_t columns = kinds[k].columns ? kinds[k].columns : 1, n = kinds[k].rows * columns;
+
+        for (i = 0; i < n; ++i) { whole[i] = (float)i; back[i] = -1; }
+        for (p = 0; p < 4; ++p) {
+            tensor_copy(&t, kinds[k].of, kinds[k].tensor, p, piece, whole, kinds[k].columns, sizeof *whole, 0);
+            for (i = 0; i < n / 4; ++i) {
+                const size_t by_columns = kinds[k].tensor == TRANSFORMER_DOWN && kinds[k].of == TENSOR_MLP, wide = by_columns ? columns / 4 : columns;
+                const size_t row = i / wide, column = i % wide; size_t want;
+
+                if (by_columns) want = row * columns + p * wide + column;
+                else if (kinds[k].of == TENSOR_ATTENTION) { /* 64 queries, 32 keys, 32 values: 16, 8 and 8 of each part */
+                    const size_t at = row < 16 ? p * 16 + row : row < 24 ? 64 + p * 8 + row - 16 : 96 + p * 8 + row - 24;
+
+                    want = at * columns + column;
+                } else if (kinds[k].of == TENSOR_MLP) want = (row < 12 ? p * 12 + row : 48 + p * 12 + row - 12) * columns + column; /* gate, up */
+                else want = (p * 16 + row) * columns + column;
+                CHECK_AT(piece[i] == (float)want, k * 10000 + i);
+            }
+            tensor_copy(&t, kinds[k].of, kinds[k].tensor, p, piece, back, kinds[k].columns, sizeof *whole, 1);
+        }
+        CHECK_AT(!memcmp(whole, back, n * sizeof *whole), k);
+    }
+}
+
+void test_tensor(void);
+void test_tensor(void) {
+    RUN(width_refuses); RUN(width_copies);
+#if defined(MEMOPT_I_POOL)
+    RUN(width_against_blocks); RUN(width_same_bits); RUN(width_sends); RUN(width_fails);
+#else
+    RUN(width_no_threads);
+#endif
 }
 #ifndef TEST_COMBINED
 int main(void) { test_tensor(); return test_totals(); }

@@ -118,10 +118,10 @@ static int options_table_wrong(const options *o, uint64_t given, char *message, 
 
 /* What parts/tensor.h refuses as well, in the words of the command line. */
 static int options_parts_wrong(const options *o, char *message, size_t capacity) {
-    const size_t s = o->parts, group = model_row_of(o)->group, kv = group > 1 ? o->heads / group : o->heads;
+    const size_t s = o->parts;
 
     REFUSE(s & (s - 1) || s % o->tensor, "--parts %zu: take a power of two that --tensor %zu divides.", s, o->tensor);
-    REFUSE(o->heads % s || (kv && kv % s), "--parts %zu do not divide --heads %zu: take fewer, or other --heads.", s,
+    REFUSE(o->heads % s, "--parts %zu do not divide --heads %zu: take fewer, or other --heads.", s,
            o->heads);
     REFUSE(o->batch * o->context % s, "--parts %zu do not divide the tokens of a batch: take another --batch.", s);
     REFUSE(is_vit(o) || o->sample || o->mlp_chunk || !o->lean_attention,

@@ -1726,7 +1726,10 @@ template <class T, int N> CU_DEVICE void set_all(row_span<T, N> *s, const float 
 /* 16 bits of either type: which of them, a task says, by a branch for a span that all threads take alike. */
 struct half_t { uint16_t code; };
 
-template <int N> CU_DEVICE void span_open(float *x, const row_span<float, N> &s, bool) { span_floats(x, s); }
+template <class T> struct sized { typedef half_t type; };
+template <> struct sized<float> { typedef float type; };
+
+template <class T, int N> CU_DEVICE void span_open(float *x, const row_span<T, N> &s, bool) { span_floats(x, s); }
 
 template <int N> CU_DEVICE void span_open(float *x, const row_span<half_t, N> &s, bool bf16) {
     row_span<bf16_t, N> one;
@@ -1737,7 +1740,7 @@ template <int N> CU_DEVICE void span_open(float *x, const row_span<half_t, N> &s
     else span_floats(x, other);
 }
 
-template <int N> CU_DEVICE void span_close(row_span<float, N> *s, const float *x, bool) { set_all(s, x); }
+template <class T, int N> CU_DEVICE void span_close(row_span<T, N> *s, const float *x, bool) { set_all(s, x); }
 
 template <int N> CU_DEVICE void span_close(row_span<half_t, N> *s, const float *x, bool bf16) {
     CU_UNROLL for (int i = 0; i < N / 2; ++i) {
@@ -9366,6 +9369,7 @@ typedef struct norm_task {
     size_t      group; /* backward: rows of a block */
     float      *sums;  /* of groups: `width` of scale, then of shift; NULL = not wanted */
     bool        wide, wide_weights;
+    bool        back, bf16; /* backward from the output; what half_t is */
     const void *branch; /* forward: NULL, or what is added to the input first, ... */
     void       *residual; /* ... and receives the sum */
 } norm_task;
@@ -9382,19 +9386,21 @@ template <class T, int N> CU_DEVICE void norm_affine(const norm_task &t, row_spa
 
     floats_at<N>(scale, t.n.scale, t.n.weight_type, at, left, wide, 1);
     floats_at<N>(shift, t.n.shift, t.n.weight_type, at, left, wide, 0);
-    CU_UNROLL for (int i = 0; i < N; ++i) {
-        const float h = memopt_i_v1_norm_normalize_of(element_at(*s, i), mean, inverse);
-        y[i] = fmaf(h, scale[i], shift[i]);
-    }
-    set_all(s, y);
+    span_open(y, *s, t.bf16);
+    CU_UNROLL for (int i = 0; i < N; ++i)
+        y[i] = fmaf(memopt_i_v1_norm_normalize_of(y[i], mean, inverse), scale[i], shift[i]);
+    span_close(s, y, t.bf16);
 }
 
 /* A span of the branch is added to one of the input, rounded: the residual stream. */
-template <class T, int N> CU_DEVICE void norm_add(row_span<T, N> *s, const row_span<T, N> &branch) {
-    float x[N];
+template <class T, int N>
+CU_DEVICE void norm_add(const norm_task &t, row_span<T, N> *s, const row_span<T, N> &branch) {
+    float x[N], y[N];
 
-    CU_UNROLL for (int i = 0; i < N; ++i) x[i] = memopt_i_sum(element_at(branch, i), element_at(*s, i));
-    set_all(s, x);
+    span_open(x, branch, t.bf16);
+    span_open(y, *s, t.bf16);
+    CU_UNROLL for (int i = 0; i < N; ++i) x[i] = memopt_i_sum(x[i], y[i]);
+    span_close(s, x, t.bf16);
 }
 
 /* Each of K spans takes the place of the one before: in a loop over them that is compiled once, s[0] is the k-th. */
@@ -9453,7 +9459,7 @@ template <class T, int K> static __global__ void CU_BOUNDS(NORM_THREADS_MAX) nor
         row_span<T, N> branch[K];
 
         spans_get<T, K>(branch, static_cast<const T *>(t.branch) + place, step, count, t.wide);
-        CU_UNROLL for (int k = 0; k < K; ++k) norm_add(&s[k], branch[k]);
+        CU_UNROLL for (int k = 0; k < K; ++k) norm_add(t, &s[k], branch[k]);
         spans_put<T, K>(static_cast<T *>(t.residual) + place, s, step, count, t.wide);
     }
     if (!t.n.rms) {
@@ -9503,12 +9509,15 @@ template <class T> static __global__ void __launch_bounds__(NORM_THREADS_MAX) no
             span_get(&s, x + at, left, t.wide);
             if (!pass && t.branch) {
                 span_get(&branch, static_cast<const T *>(t.branch) + first + at, left, t.wide);
-                norm_add(&s, branch);
+                norm_add(t, &s, branch);
                 span_put(static_cast<T *>(t.residual) + first + at, s, left, t.wide);
             }
-            if (!pass) CU_UNROLL for (int i = 0; i < N; ++i) sum = memopt_i_sum(sum, element_at(s, i));
+            float v[N];
+
+            span_open(v, s, t.bf16);
+            if (!pass) CU_UNROLL for (int i = 0; i < N; ++i) sum = memopt_i_sum(sum, v[i]);
             else if (pass == 1) CU_UNROLL for (int i = 0; i < N; ++i) {
-                const float d = (unsigned)i < left ? memopt_i_v1_sub(element_at(s, i), mean) : 0.0f;
+                const float d = (unsigned)i < left ? memopt_i_v1_sub(v[i], mean) : 0.0f;
                 squares = fmaf(d, d, squares);
             } else {
                 norm_affine(t, &s, at, left, t.wide_weights, mean, inverse);
@@ -9523,26 +9532,28 @@ template <class T> static __global__ void __launch_bounds__(NORM_THREADS_MAX) no
 }
 
 /* ---- backward ---- */
-/* What a span is made of: the normalised elements, the gradient, the weights. BACK: x is the output. */
+/* What a span is made of: the normalised elements, the gradient, the weights. */
 template <int N> struct norm_parts { float h[N], g[N], scale[N], shift[N]; };
 
-template <bool BACK, int N>
-CU_DEVICE void norm_weights(norm_parts<N> *p, const norm_task &t, size_t at, unsigned left) {
+template <int N> CU_DEVICE void norm_weights(norm_parts<N> *p, const norm_task &t, size_t at, unsigned left) {
     floats_at<N>(p->scale, t.n.scale, t.n.weight_type, at, left, t.wide_weights, 1);
-    if (BACK) floats_at<N>(p->shift, t.n.shift, t.n.weight_type, at, left, t.wide_weights, 0);
+    if (t.back) floats_at<N>(p->shift, t.n.shift, t.n.weight_type, at, left, t.wide_weights, 0);
 }
 
-template <bool BACK, class T, int N> CU_DEVICE void norm_load(norm_parts<N> *p, const row_span<T, N> &x,
-                                                              const row_span<T, N> &g, float mean, float inverse) {
-    CU_UNROLL for (int i = 0; i < N; ++i) {
-        p->g[i] = element_at(g, i);
-        p->h[i] = BACK ? memopt_i_v1_norm_from_output_of(element_at(x, i), p->scale[i], p->shift[i])
-                       : memopt_i_v1_norm_normalize_of(element_at(x, i), mean, inverse);
-    }
+/* ANY: x may be the output. */
+template <bool ANY, class T, int N>
+CU_DEVICE void norm_load(norm_parts<N> *p, const norm_task &t, const row_span<T, N> &x, const row_span<T, N> &g,
+                         float mean, float inverse) {
+    span_open(p->g, g, t.bf16);
+    span_open(p->h, x, t.bf16);
+    if (ANY && t.back)
+        CU_UNROLL for (int i = 0; i < N; ++i)
+            p->h[i] = memopt_i_v1_norm_from_output_of(p->h[i], p->scale[i], p->shift[i]);
+    else CU_UNROLL for (int i = 0; i < N; ++i) p->h[i] = memopt_i_v1_norm_normalize_of(p->h[i], mean, inverse);
 }
 
-template <bool BACK, class T> CU_DEVICE const T *norm_source(const norm_task &t) {
-    return static_cast<const T *>(BACK ? t.n.output : t.n.input);
+template <class T> CU_DEVICE const T *norm_source(const norm_task &t) {
+    return static_cast<const T *>(t.back ? t.n.output : t.n.input);
 }
 
 /* Of a row: minus the means of s and of s h, and 1 / deviation, from the sums of the first two */
@@ -9563,9 +9574,14 @@ template <class T, int N> CU_DEVICE row_span<T, N> norm_grad(const norm_task &t,
 
         if (t.wide && left == N) span_get(&old, to, N, true);
         else span_get_ones(&old, to, left);
-        CU_UNROLL for (int i = 0; i < N; ++i) s[i] = fmaf(three[2], s[i], element_at(old, i));
+        float before[N];
+
+        span_open(before, old, t.bf16);
+        CU_UNROLL for (int i = 0; i < N; ++i) s[i] = fmaf(three[2], s[i], before[i]);
     } else CU_UNROLL for (int i = 0; i < N; ++i) s[i] = memopt_i_times(three[2], s[i]);
-    return span_of<T, N>(s);
+    row_span<T, N> to_be;
+    span_close(&to_be, s, t.bf16);
+    return to_be;
 }
 
 /* The first column of lane `lane` of a row; its other spans follow 32 apart. And how many there are. */
@@ -9608,10 +9624,10 @@ template <class T, int K> struct norm_row {
 
 /* A span's parts. */
 template <int K, class T, int N>
-CU_DEVICE void norm_parts_of(norm_parts<N> *p, const norm_row<T, K> &r, int k, const float *all) {
+CU_DEVICE void norm_parts_of(norm_parts<N> *p, const norm_task &t, const norm_row<T, K> &r, int k, const float *all) {
     CU_UNROLL for (int i = 0; i < N; i += 4)
         load_four(all + ((k * N + i) / 4 * blockDim.x + threadIdx.x) * 4, p->scale + i);
-    norm_load<false>(p, r.x[k], r.g[k], r.mean, r.inverse);
+    norm_load<false>(p, t, r.x[k], r.g[k], r.mean, r.inverse);
 }
 
 /* A thread's scales as floats in shared memory, four of them beside those of the next thread. */
@@ -9651,7 +9667,7 @@ norm_backward_kernel(norm_task t) {
     unsigned have = row < end ? mine : 0;
     const size_t step = slots * t.n.stride;
     const size_t place = have ? row * t.n.stride + column : 0;
-    const T *x = norm_source<false, T>(t) + place;
+    const T *x = static_cast<const T *>(t.n.input) + place;
     const T *g = static_cast<const T *>(t.n.grad_output) + place;
     T *to = t.n.grad_input ? static_cast<T *>(t.n.grad_input) + place : NULL;
     float mean = have ? t.n.statistics[2 * row] : 0;
@@ -9686,7 +9702,7 @@ norm_backward_kernel(norm_task t) {
                 prefetch<0>(x + k * 32 * N);
                 prefetch<0>(g + k * 32 * N);
             }
-            norm_parts_of<K>(&p, r, k, all);
+            norm_parts_of<K>(&p, t, r, k, all);
             CU_UNROLL for (int i = 0; i < N; ++i) {
                 a = fmaf(p.g[i], p.scale[i], a);
                 b = fmaf(memopt_i_times(p.g[i], p.scale[i]), p.h[i], b);
@@ -9701,7 +9717,7 @@ norm_backward_kernel(norm_task t) {
 
             if (k >= have) continue;
             if (to) {
-                norm_parts_of<K>(&p, r, k, all);
+                norm_parts_of<K>(&p, t, r, k, all);
                 r.g[k] = norm_grad(t, p, to + k * 32 * N, N, three);
                 if (t.wide) span_put(to + k * 32 * N, r.g[k], N, true);
             }
@@ -9720,7 +9736,7 @@ norm_backward_kernel(norm_task t) {
 }
 
 /* The columns of a group of rows, by themselves: blockIdx.x = group * (blocks of a row) + block. */
-template <class T, bool BACK>
+template <class T>
 static __global__ void __launch_bounds__(NORM_BLOCK) norm_columns_kernel(norm_task t, unsigned blocks) {
     enum { N = 16 / sizeof(T) };
     const size_t width = t.n.width;
@@ -9735,11 +9751,11 @@ static __global__ void __launch_bounds__(NORM_BLOCK) norm_columns_kernel(norm_ta
     norm_parts<N> p;
 
     if (!left) return;
-    norm_weights<BACK>(&p, t, at, left);
+    norm_weights(&p, t, at, left);
     for (size_t row = group * t.group; row < end; ++row) {
-        span_get(&x, norm_source<BACK, T>(t) + row * t.n.stride + at, left, t.wide);
+        span_get(&x, norm_source<T>(t) + row * t.n.stride + at, left, t.wide);
         span_get(&g, static_cast<const T *>(t.n.grad_output) + row * t.n.stride + at, left, t.wide);
-        norm_load<BACK>(&p, x, g, t.n.statistics[2 * row], t.n.statistics[2 * row + 1]);
+        norm_load<true>(&p, t, x, g, t.n.statistics[2 * row], t.n.statistics[2 * row + 1]);
         CU_UNROLL for (int i = 0; i < N; ++i) {
             scale[i] = fmaf(p.g[i], p.h[i], scale[i]);
             shift[i] = memopt_i_sum(shift[i], p.g[i]);
@@ -9751,8 +9767,7 @@ static __global__ void __launch_bounds__(NORM_BLOCK) norm_columns_kernel(norm_ta
         }
 }
 
-template <class T, bool BACK>
-static __global__ void CU_BOUNDS(NORM_THREADS_MAX) norm_backward_long_kernel(norm_task t) {
+template <class T> static __global__ void CU_BOUNDS(NORM_THREADS_MAX) norm_backward_long_kernel(norm_task t) {
     enum { N = 16 / sizeof(T) };
 
     MEMOPT_I_CUDA_SHARED(float, red, [2 * NORM_WARPS]);
@@ -9760,7 +9775,7 @@ static __global__ void CU_BOUNDS(NORM_THREADS_MAX) norm_backward_long_kernel(nor
     const size_t width = t.n.width;
     const size_t step = (size_t)blockDim.x * N;
     const size_t first = row * t.n.stride;
-    const T *x = norm_source<BACK, T>(t) + first;
+    const T *x = norm_source<T>(t) + first;
     const T *g = static_cast<const T *>(t.n.grad_output) + first;
     T *to = static_cast<T *>(t.n.grad_input) + first;
     const float mean = t.n.statistics[2 * row];
@@ -9769,15 +9784,15 @@ static __global__ void CU_BOUNDS(NORM_THREADS_MAX) norm_backward_long_kernel(nor
     norm_parts<N> p;
     float a = 0;
     float b = 0;
-    float three[3];
+    float three[3] = { 0 };
     CU_ROLLED for (int pass = 0; pass < 2; ++pass) { /* the sums, the gradient */
         for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
             const unsigned left = left_of<N>(width, at);
 
             span_get(&xs, x + at, left, t.wide);
             span_get(&gs, g + at, left, t.wide);
-            norm_weights<BACK>(&p, t, at, left);
-            norm_load<BACK>(&p, xs, gs, mean, inverse);
+            norm_weights(&p, t, at, left);
+            norm_load<true>(&p, t, xs, gs, mean, inverse);
             if (pass) span_put(to + at, norm_grad(t, p, to + at, left, three), left, t.wide);
             else CU_UNROLL for (int i = 0; i < N; ++i) {
                 if ((unsigned)i >= left) continue;
@@ -9874,6 +9889,8 @@ PRUNED status_t norm_resolve(const memopt_norm *norm, int backward, norm_task *t
         || memopt_i_ops_too_large(n->rows, 2, MEMOPT_TYPE_F32)
         || memopt_i_ops_too_large(1, n->width, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
     if (!n->width) n->rows = 0;
+    t->back = backward && !n->input;
+    t->bf16 = n->type == MEMOPT_TYPE_BF16;
     t->group = norm_group(n);
     t->share = 1.0f / (float)memopt_i_max(n->width, 1);
     return 0;
@@ -9889,7 +9906,7 @@ PRUNED void norm_partition(norm_task *t, int backward, size_t *each, unsigned *b
     const size_t few = backward ? 8 / per : 1;
     const bool held = n->width % per == 0 && n->width <= (size_t)NORM_HELD * (backward ? 1 : 2);
 
-    *each = !held || (backward && !n->input) ? 0 : spans <= 32 * few ? few : max;
+    *each = !held || t->back ? 0 : spans <= 32 * few ? few : max;
     t->shift = *each ? row_shift(spans, *each) : (unsigned)memopt_i_min(memopt_i_max(row_shift(spans, max), 5), 9);
     t->each = (unsigned)memopt_i_ceil_div(spans, (size_t)1 << t->shift);
     *block = memopt_i_max(!*each ? 32 : backward && *each * per > 16 ? 128 : NORM_BLOCK, (size_t)1 << t->shift);
@@ -9905,7 +9922,7 @@ static status_t norm_forward_of(const norm_task &t, size_t each, unsigned block,
     enum { MOST = 32 * sizeof(T) / 16 };
     const size_t blocks = memopt_i_ceil_div(t.n.rows, (size_t)block >> t.shift);
 
-    if (!each) return CU_RUN((norm_forward_long_kernel<T>), blocks, block, 0, stream, t);
+    if (!each) return CU_RUN((norm_forward_long_kernel<typename sized<T>::type>), blocks, block, 0, stream, t);
     if (each == 1) return CU_RUN((norm_forward_kernel<T, 1>), blocks, block, 0, stream, t);
     return CU_RUN((norm_forward_kernel<T, MOST>), blocks, block, 0, stream, t);
 }
@@ -9975,7 +9992,7 @@ PUBLIC status_t api::memopt_cuda_norm_scratch(const memopt_cuda_ops *, const mem
 #endif
 
 /* Rows that no block can hold, or that are not whole spans, or known by their output: columns first, then rows. */
-template <class T, bool BACK>
+template <class T>
 static status_t norm_backward_long(const norm_task &t, size_t groups, cudaStream_t stream) {
     enum { TILE = NORM_BLOCK * 16 / sizeof(T) };
     unsigned blocks, grid, rows;
@@ -9983,17 +10000,16 @@ static status_t norm_backward_long(const norm_task &t, size_t groups, cudaStream
 
     if ((s = grid_of(t.n.width, TILE, &blocks)) != 0
         || (s = grid_of(t.n.rows, 1, &rows)) != 0 || (s = grid_of(groups * blocks, 1, &grid)) != 0) return s;
-    if (t.sums) s = CU_RUN((norm_columns_kernel<T, BACK>), grid, NORM_BLOCK, 0, stream, t, blocks);
+    if (t.sums) s = CU_RUN(norm_columns_kernel<T>, grid, NORM_BLOCK, 0, stream, t, blocks);
     if (s || !t.n.grad_input) return s;
-    return CU_RUN((norm_backward_long_kernel<T, BACK>), rows, 1u << t.shift, 0, stream, t);
+    return CU_RUN(norm_backward_long_kernel<T>, rows, 1u << t.shift, 0, stream, t);
 }
 
 template <class T>
 static status_t norm_backward_of(const norm_task &t, size_t each, unsigned block, size_t groups, cudaStream_t stream) {
     enum { FEW = 8 * sizeof(T) / 16, MOST = 4 };
 
-    if (!t.n.input) return norm_backward_long<T, true>(t, groups, stream);
-    if (!each) return norm_backward_long<T, false>(t, groups, stream);
+    if (!each) return norm_backward_long<typename sized<T>::type>(t, groups, stream);
     if (each == FEW) return CU_RUN((norm_backward_kernel<T, FEW>), groups, block, 0, stream, t);
     return CU_RUN((norm_backward_kernel<T, MOST>), groups, block, 0, stream, t);
 }
@@ -10140,7 +10156,7 @@ template <int S, class T> static fused_array<T, S> array_of(T *data, size_t stri
 template <int N> struct fused_place { /* of N elements */
     size_t    row, at, index; /* index: in all of them, row after row */
     unsigned  left, turn;     /* how many there are; which of the thread's spans */
-    bool      wide;
+    bool      wide, bf16;     /* bf16: what half_t is */
     uint32_t *kept;           /* a word for each turn, which the turns before may set */
 };
 
@@ -10153,7 +10169,7 @@ template <class A, int N, int TURNS> struct fused_held<A, N, TURNS, FUSED_READ> 
     CU_MEMBER void fetch(const A &a, const fused_place<N> &p) {
         span_get(&span[p.turn], a.at(p.row, p.at), a.is_there() ? p.left : 0, p.wide);
     }
-    CU_MEMBER void open(float *x, unsigned turn) const { span_floats(x, span[turn]); }
+    CU_MEMBER void open(float *x, const fused_place<N> &p) const { span_open(x, span[p.turn], p.bf16); }
     CU_MEMBER void close(const A &, const float *, const fused_place<N> &) {}
     CU_MEMBER void total(const A &, size_t, bool, unsigned, float (*)[NORM_WARPS]) {}
 };
@@ -10163,7 +10179,7 @@ template <class A, int N, int TURNS> struct fused_held<A, N, TURNS, FUSED_NUMBER
 
     CU_MEMBER void begin(const A &a, size_t row) { value = load_one(a.at(row, 0)); }
     CU_MEMBER void fetch(const A &, const fused_place<N> &) {}
-    CU_MEMBER void open(float *x, unsigned) const { CU_UNROLL for (int i = 0; i < N; ++i) x[i] = value; }
+    CU_MEMBER void open(float *x, const fused_place<N> &) const { CU_UNROLL for (int i = 0; i < N; ++i) x[i] = value; }
     CU_MEMBER void close(const A &, const float *, const fused_place<N> &) {}
     CU_MEMBER void total(const A &, size_t, bool, unsigned, float (*)[NORM_WARPS]) {}
 };
@@ -10171,9 +10187,13 @@ template <class A, int N, int TURNS> struct fused_held<A, N, TURNS, FUSED_NUMBER
 template <class A, int N, int TURNS> struct fused_held<A, N, TURNS, FUSED_WRITE> {
     CU_MEMBER void begin(const A &, size_t) {}
     CU_MEMBER void fetch(const A &, const fused_place<N> &) {}
-    CU_MEMBER void open(float *, unsigned) const {}
+    CU_MEMBER void open(float *, const fused_place<N> &) const {}
     CU_MEMBER void close(const A &a, const float *x, const fused_place<N> &p) {
-        if (a.is_there()) span_put_floats<typename A::type, N>(a.at(p.row, p.at), x, p.left, p.wide);
+        row_span<typename A::type, N> s;
+
+        if (!a.is_there()) return;
+        span_close(&s, x, p.bf16);
+        span_put(a.at(p.row, p.at), s, p.left, p.wide);
     }
     CU_MEMBER void total(const A &, size_t, bool, unsigned, float (*)[NORM_WARPS]) {}
 };
@@ -10184,7 +10204,7 @@ template <class A, int N, int TURNS> struct fused_held<A, N, TURNS, FUSED_TOTAL>
 
     CU_MEMBER void begin(const A &, size_t) { sum = fold::none(); }
     CU_MEMBER void fetch(const A &, const fused_place<N> &) {}
-    CU_MEMBER void open(float *, unsigned) const {}
+    CU_MEMBER void open(float *, const fused_place<N> &) const {}
     CU_MEMBER void close(const A &, const float *x, const fused_place<N> &p) {
         CU_UNROLL for (int i = 0; i < N; ++i) if ((unsigned)i < p.left) sum = fold::of(sum, x[i]);
     }
@@ -10224,7 +10244,7 @@ template <int N, int TURNS, class A, class... REST> struct fused_thread<N, TURNS
     CU_MEMBER void run(const F &f, const fused_arrays<A, REST...> &a, const fused_place<N> &p, X &...before) {
         float x[N];
 
-        held.open(x, p.turn);
+        held.open(x, p);
         rest.run(f, a.rest, p, before..., x);
         held.close(a.first, x, p);
     }
@@ -10242,7 +10262,7 @@ template <int N, int TURNS, class... A> fused_thread<N, TURNS, A...> thread_of(c
 typedef struct fused_task {
     size_t     rows, columns; /* flat: 1 x all of them */
     row_tiling tiling;        /* sums: only the shift */
-    bool       wide;
+    bool       wide, bf16;
 } fused_task;
 
 /* Which elements a thread of a flat pass has at a turn. A functor that wants others has a place_of() of its own. */
@@ -10262,6 +10282,7 @@ template <int FORM, int N, int TURNS, class F> CU_DEVICE fused_place<N> place_of
     p.left = p.row < t.rows ? left_of<N>(t.columns, p.at) : 0;
     p.turn = turn;
     p.wide = t.wide;
+    p.bf16 = t.bf16;
     return p;
 }
 
@@ -10299,6 +10320,7 @@ static __global__ void __launch_bounds__(FUSED_BLOCK) fused_sums_kernel(F f, ARR
 
     p.row = there ? row : 0;
     p.wide = t.wide;
+    p.bf16 = t.bf16;
     p.kept = kept;
     thread.begin(a, p.row);
     for (size_t first = lane * N; first < t.columns; first += (size_t)(TURNS * N) << t.tiling.shift) {
@@ -10360,15 +10382,16 @@ template <> struct fused_launch<FUSED_SUMS> {
     }
 };
 
-/* Everything has been checked. */
-template <class F, class... A>
-static status_t fused_run(const F &f, size_t rows, size_t columns, const fused_arrays<A...> &a, cudaStream_t stream) {
+/* Everything has been checked. type: what half_t is. */
+template <class F, class... A> static status_t fused_run(const F &f, size_t rows, size_t columns, memopt_type type,
+                                                         const fused_arrays<A...> &a, cudaStream_t stream) {
     typedef fused_arrays<A...> arrays;
     fused_task t;
 
     memset(&t, 0, sizeof t);
     t.rows = rows;
     t.columns = columns;
+    t.bf16 = type == MEMOPT_TYPE_BF16;
     t.wide = fused_wide(a, arrays::SPAN);
     if (!rows || (!columns && arrays::FORM != FUSED_SUMS)) return 0;
     return fused_launch<arrays::FORM>::run(f, a, t, stream);
@@ -10540,7 +10563,7 @@ static status_t memopt_cuda_fused_run(const F &f, size_t rows, size_t columns, f
     for (int i = 0; i < COUNT; ++i)
         for (int j = 0; j < i; ++j)
             if (fused_overlap(&m[i], &m[j])) return MEMOPT_CUDA_ERR_OVERLAP;
-    return fused_run(fused_functor<F>(f), rows, columns, arrays, stream);
+    return fused_run(fused_functor<F>(f), rows, columns, MEMOPT_TYPE_F32, arrays, stream);
 }
 
 /* What a functor calls: the CPU's bits. g: the gradient that comes back. */
@@ -10655,8 +10678,9 @@ template <class T> static status_t act_launch(const memopt_activation_args *x, i
     T *out = static_cast<T *>(x->output);
 
     if (!backward)
-        return fused_run(activation(x->activation), 1, x->n, fused_list(in, array_of<FUSED_EACH>(out, 0)), stream);
-    return fused_run(activation_gradient(x->activation), 1, x->n,
+        return fused_run(activation(x->activation), 1, x->n, x->type, fused_list(in, array_of<FUSED_EACH>(out, 0)),
+                         stream);
+    return fused_run(activation_gradient(x->activation), 1, x->n, x->type,
                      fused_list(in, array_of<FUSED_EACH>((const T *)x->grad_output, 0),
                                 array_of<FUSED_EACH>((T *)x->grad_input, 0), array_of<FUSED_MAYBE>(out, 0)), stream);
 }
@@ -10671,7 +10695,7 @@ PRUNED status_t act_run(const memopt_activation_args *x, int backward, cudaStrea
         { x->grad_output, x->n, x->type, 1, 0 },
         { x->grad_input, x->n, x->type, 1, 1 } };
     if ((s = arrays_check(a, backward ? 4 : 2)) != 0 || !x->n || (s = ready()) != 0) return s;
-    return CU_WITH(x->type, act_launch<T>(x, backward, stream));
+    return CU_SIZED(x->type, act_launch<T>(x, backward, stream));
 }
 
 PUBLIC status_t api::memopt_cuda_activation_forward(const memopt_cuda_ops *, const memopt_activation_args *x,
@@ -10710,8 +10734,9 @@ template <class T> static status_t swiglu_of(const memopt_swiglu *x, int backwar
     T *y = static_cast<T *>(x->output);
 
     if (!backward)
-        return fused_run(swiglu(), x->rows, width, fused_list(gate, up, array_of<FUSED_EACH>(y, width)), stream);
-    return fused_run(swiglu_gradient(), x->rows, width,
+        return fused_run(swiglu(), x->rows, width, x->type, fused_list(gate, up, array_of<FUSED_EACH>(y, width)),
+                         stream);
+    return fused_run(swiglu_gradient(), x->rows, width, x->type,
                      fused_list(gate, up, array_of<FUSED_EACH>((const T *)x->grad_output, width),
                                 array_of<FUSED_STRIDED>(grad, 2 * width),
                                 array_of<FUSED_STRIDED>(grad + width, 2 * width), array_of<FUSED_MAYBE>(y, width)),
@@ -10731,7 +10756,7 @@ PRUNED status_t swiglu_run(const memopt_swiglu *x, int backward, cudaStream_t st
         { x->grad_output, n / 2, x->type, 1, 0 },
         { x->grad_input, n, x->type, 1, 1 } };
     if ((s = arrays_check(a, backward ? 4 : 2)) != 0 || !n || (s = ready()) != 0) return s;
-    return CU_WITH(x->type, swiglu_of<T>(x, backward, stream));
+    return CU_SIZED(x->type, swiglu_of<T>(x, backward, stream));
 }
 
 PUBLIC status_t api::memopt_cuda_swiglu_forward(const memopt_cuda_ops *, const memopt_swiglu *x, cudaStream_t stream) {
@@ -10756,7 +10781,7 @@ PRUNED status_t dropout_run(const memopt_dropout *x, int backward, const memopt_
     static_cast<drawn &>(t) = drawn_with(x->rate, x->noise, x->first);
     t.has_base = a[1].data != NULL;
     t.d_noise = d_noise;
-    return CU_WITH(x->type, fused_run(t, 1, x->n,
+    return CU_SIZED(x->type, fused_run(t, 1, x->n, x->type,
         fused_list(array_of<FUSED_EACH>((const T *)a[0].data, 0), array_of<FUSED_MAYBE>((const T *)a[1].data, 0),
                    array_of<FUSED_EACH>((T *)(backward ? x->grad_input : x->output), 0)), stream));
 }
@@ -10901,11 +10926,13 @@ PRUNED __global__ void __launch_bounds__(LAYER_BLOCK) token_list_kernel(token_ta
 template <int N> struct token_sum {
     float    x[N];
     uint32_t turn; /* of 256 rows: a sum of 16 bits is rounded at the end of each that it takes part in */
+    bool     bf16; /* what half_t is */
 };
 
 template <class T, int N>
 CU_DEVICE void token_add(token_sum<N> *sum, const row_span<T, N> &g, size_t row, memopt_type type) {
     const uint32_t turn = (uint32_t)(row / MEMOPT_I_EMBEDDING_ROWS);
+    float x[N];
 
     if (type != MEMOPT_TYPE_F32 && turn != sum->turn) {
         CU_UNROLL for (int i = 0; i < N; ++i) sum->x[i] = type == MEMOPT_TYPE_BF16
@@ -10913,7 +10940,8 @@ CU_DEVICE void token_add(token_sum<N> *sum, const row_span<T, N> &g, size_t row,
             : from_f16(code_of((const f16_t *)0, sum->x[i]));
     }
     sum->turn = turn;
-    CU_UNROLL for (int i = 0; i < N; ++i) sum->x[i] = memopt_i_sum(sum->x[i], element_at(g, i));
+    span_open(x, g, sum->bf16);
+    CU_UNROLL for (int i = 0; i < N; ++i) sum->x[i] = memopt_i_sum(sum->x[i], x[i]);
 }
 
 /* `count` rows of the gradient, in the order they have in shared memory; several of them under way */
@@ -10977,8 +11005,8 @@ CU_DEVICE unsigned token_find(const token_tables &t, int32_t id, size_t first, u
 
 /* A block for some columns of a row's token, if that is its last row. */
 template <class T> static __global__ void __launch_bounds__(TOKEN_BLOCK)
-token_sum_kernel(token_tables t, const T *g, void *grad, size_t width, memopt_type type,
-                 int accumulate, unsigned tiles, bool wide, bool wide_grad) {
+token_sum_kernel(token_tables t, const T *g, void *grad, size_t width, memopt_type type, int accumulate,
+                 unsigned tiles, bool wide, bool wide_grad, bool bf16) {
     enum { N = 16 / sizeof(T) };
 
     MEMOPT_I_CUDA_SHARED(uint32_t, mixed, [TOKEN_LIST]);
@@ -10994,6 +11022,7 @@ token_sum_kernel(token_tables t, const T *g, void *grad, size_t width, memopt_ty
     const size_t place = (size_t)id * width + at;
     floats_at<N>(sum.x, accumulate ? grad : NULL, type, place, left, wide_grad, 0);
     sum.turn = 0xffffffffu; /* of the first, there is nothing to round */
+    sum.bf16 = bf16;
     if (count == 1) {
         row_span<T, N> s;
         span_get(&s, g + row * width + at, left, wide);
@@ -11109,8 +11138,9 @@ static status_t embedding_sums(const memopt_embedding *x, const token_tables *t,
         if ((s = grid_of(x->rows * tiles, 1, &blocks)) != 0) return s;
         if (!x->accumulate) s = clear(x->grad_tokens, x->vocabulary * row_bytes, stream);
         if (!s)
-            s = CU_RUN((token_sum_kernel<T>), blocks, block, 0, stream, *t, g, x->grad_tokens, x->width,
-                       x->gradient_type, x->accumulate, tiles, wide, whole);
+            s = CU_RUN((token_sum_kernel<typename sized<T>::type>), blocks, block, 0, stream, *t,
+                       static_cast<const typename sized<T>::type *>(x->grad_output), x->grad_tokens, x->width,
+                       x->gradient_type, x->accumulate, tiles, wide, whole, x->type == MEMOPT_TYPE_BF16);
         if (s) return s;
     }
     if (!x->grad_positions) return 0;
@@ -12266,19 +12296,18 @@ template <typename T> static __global__ void __launch_bounds__(256) columns_kern
     if (column < t.width) t.partial[blockIdx.x / tiles * t.width + column] = sum;
 }
 
-template <typename T> static __global__ void __launch_bounds__(128) total_kernel(sum_task t) {
+/* The partial sums of t.parts, added up in their order. */
+PRUNED __global__ void __launch_bounds__(128) total_kernel(sum_task t, memopt_type type) {
     const size_t j = (size_t)blockIdx.x * 128 + threadIdx.x;
-    T *to = (T *)t.sums + j;
 
     if (j >= t.width) return;
-    float sum = t.accumulate ? load_one(to) : 0.0f;
+    float sum = t.accumulate ? one_of(t.sums, type, j) : 0.0f;
     CU_UNROLL for (size_t i = 0; i < t.parts; ++i) sum = memopt_i_sum(sum, t.partial[i * t.width + j]);
-    store_one(to, sum);
+    put_one(t.sums, type, j, sum);
 }
 
-/* The partial sums of t.parts, added up in their order. */
 PRUNED status_t linear_total(const sum_task *t, memopt_type type, cudaStream_t stream) {
-    return CU_WITH(type, CU_RUN(total_kernel<T>, memopt_i_ceil_div(t->width, 128), 128, 0, stream, *t));
+    return CU_RUN(total_kernel<>, memopt_i_ceil_div(t->width, 128), 128, 0, stream, *t, type);
 }
 
 PRUNED status_t linear_sum(const memopt_cuda_ops *ops, const memopt_linear *x, cudaStream_t stream) {
@@ -12561,13 +12590,13 @@ PRUNED status_t linear_run(const memopt_cuda_ops *ops, const memopt_linear *x, c
     if (!s) s = linear_codes_make(codes, stream);
     if (!s) s = gemm_run(ops->gemm, &q, 0, stream);
     if (!s && how == LINEAR_BARE && x->bias)
-        s = CU_WITH(x->type, fused_run(biased(), x->rows, x->outputs,
+        s = CU_SIZED(x->type, fused_run(biased(), x->rows, x->outputs, x->type,
             fused_list(array_of<FUSED_EACH>((const T *)q.p.result, x->outputs),
                        array_of<FUSED_ROW>((const T *)x->bias, 0),
                        array_of<FUSED_EACH>((T *)q.p.result, x->outputs)), stream));
     if (s || how == LINEAR_WHOLE || linear_adds(x, pre_activation)) return s;
     if (x->residual)
-        return CU_WITH(x->type, fused_run(activation_onto(x->activation), 1, x->rows * x->outputs,
+        return CU_SIZED(x->type, fused_run(activation_onto(x->activation), 1, x->rows * x->outputs, x->type,
             fused_list(array_of<FUSED_EACH>((const T *)q.p.result, 0), array_of<FUSED_EACH>((const T *)x->residual, 0),
                        array_of<FUSED_EACH>((T *)x->output, 0)), stream));
     if (x->activation == MEMOPT_ACTIVATION_NONE && q.p.result == x->output) return 0;

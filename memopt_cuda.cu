@@ -30,8 +30,9 @@
      MEMOPT_CUDA_NO_SCALE, MEMOPT_CUDA_NO_F16
                                [impl] without these functions, which the linker then misses: attention; layer and RMS
                                norm; batch norm; conversions, random numbers, 8-bit blocks and fp8 by themselves; loss
-                               scaling, clipping and accumulation, with the shard and Muon, which call them. F16:
-                               operators of fp16 are MEMOPT_CUDA_ERR_TYPE, those with products behind them
+                               scaling, clipping and accumulation, with the shard and Muon, which call them. F16: what
+                               has kernels of its own for fp16 (attention, norms, losses, gradients of a bias or of
+                               positions) is MEMOPT_CUDA_ERR_TYPE, which may come behind products
      MEMOPT_CUDA_WGMMA         [impl] with nvcc -arch=sm_90a: attention of 16 bits by wgmma, which H100 and H200 alone
                                have. It is simulated and counted, and has NOT RUN ON A CARD yet; without it attention
                                there is as elsewhere
@@ -4221,7 +4222,7 @@ CU_DEVICE void fp8_add(memopt_fp8_scale *scale, uint32_t amax) {
 }
 
 template <class T> static __global__ void __launch_bounds__(FP8_BLOCK)
-fp8_measure_kernel(memopt_fp8_scale *scale, const T *x, size_t n, bool wide) {
+fp8_measure_kernel(memopt_fp8_scale *scale, const T *x, size_t n, bool wide, bool bf16) {
     enum { N = 16 / sizeof(T), STEP = FP8_BLOCK * N, TURNS = FP8_TURNS };
     const size_t from = (size_t)blockIdx.x * (STEP * TURNS) + threadIdx.x * N;
     row_span<T, N> s[TURNS];
@@ -4230,15 +4231,19 @@ fp8_measure_kernel(memopt_fp8_scale *scale, const T *x, size_t n, bool wide) {
     if (scale->basis >= 0) return; /* the whole grid: it has one */
     CU_UNROLL for (int k = 0; k < TURNS; ++k)
         span_get(&s[k], x + from + (size_t)k * STEP, left_of<N>(n, from + (size_t)k * STEP), wide);
-    CU_UNROLL for (int k = 0; k < TURNS; ++k) CU_UNROLL for (int i = 0; i < N; ++i) amax =
-        memopt_i_fp8_larger(amax, element_at(s[k], i));
+    CU_UNROLL for (int k = 0; k < TURNS; ++k) {
+        float v[N];
+
+        span_open(v, s[k], bf16);
+        CU_UNROLL for (int i = 0; i < N; ++i) amax = memopt_i_fp8_larger(amax, v[i]);
+    }
     fp8_add(scale, amax);
 }
 
 typedef struct fp8_task {
     memopt_fp8 x;
     unsigned   tiles; /* of a row */
-    bool       wide, wide_codes, wide_transposed;
+    bool       wide, wide_codes, wide_transposed, bf16; /* bf16: what half_t is */
 } fp8_task;
 
 /* 16 codes of a column of the tile, transposed. */
@@ -4273,13 +4278,14 @@ template <class T> static __global__ void __launch_bounds__(FP8_BLOCK) fp8_kerne
         const size_t at = (row + r) * t.x.columns + column + c;
         row_span<T, N> s;
         uint32_t w[N / 4] = { 0 };
+        float x[N];
 
         span_get(&s, static_cast<const T *>(t.x.input) + at, left, t.wide);
+        span_open(x, s, t.bf16);
         CU_UNROLL for (int i = 0; i < N; ++i) {
-            const float x = element_at(s, i);
-            const uint32_t code = memopt_i_fp8_code(x, inverse, t.x.format);
+            const uint32_t code = memopt_i_fp8_code(x[i], inverse, t.x.format);
 
-            amax = memopt_i_fp8_larger(amax, x);
+            amax = memopt_i_fp8_larger(amax, x[i]);
             tile[(c + i) * PITCH + r] = (uint8_t)code;
             w[i / 4] |= code << i % 4 * 8;
         }
@@ -4301,6 +4307,7 @@ template <class T> static status_t fp8_run(const memopt_fp8 *x, cudaStream_t str
     status_t s;
 
     t.x = *x;
+    t.bf16 = x->type == MEMOPT_TYPE_BF16;
     if ((s = grid_of(n ? x->columns : 1, TILE, &t.tiles)) != 0) return s;
     blocks = n ? memopt_i_ceil_div(x->rows, TILE) * t.tiles : 1; /* an empty one has a scale */
     t.wide = x->columns % N == 0 && !((uintptr_t)in & 15);
@@ -4310,7 +4317,7 @@ template <class T> static status_t fp8_run(const memopt_fp8 *x, cudaStream_t str
     s = CU_RUN(fp8_begin_kernel<>, 1, 32, 0, stream, x->scale, x->delayed);
     if (!s)
         s = CU_RUN(fp8_measure_kernel<T>, memopt_i_ceil_div(n, FP8_BLOCK * N * FP8_TURNS), FP8_BLOCK, 0, stream,
-                   x->scale, in, n, !((uintptr_t)in & 15));
+                   x->scale, in, n, !((uintptr_t)in & 15), t.bf16);
     if (!s) s = CU_RUN(fp8_kernel<T>, blocks, FP8_BLOCK, 0, stream, t);
     return s;
 }
@@ -4324,7 +4331,7 @@ PUBLIC status_t api::memopt_cuda_fp8_quantize(const memopt_fp8 *x, cudaStream_t 
     if (memopt_type_bytes(x->type) && x->rows && x->columns
         && (s = pointer(x->input, memopt_type_bytes(x->type))) != 0) return s;
     if ((s = (status_t)memopt_i_fp8_check(x)) != 0 || (s = ready()) != 0) return s;
-    return CU_WITH(x->type, fp8_run<T>(x, stream));
+    return CU_SIZED(x->type, fp8_run<T>(x, stream));
 }
 #endif
 #endif /* groups */

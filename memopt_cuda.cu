@@ -5756,8 +5756,8 @@ PRUNED __device__ __forceinline__ float optim_moment_at(const optim_table &t, in
 }
 
 /* LAMB's direction of an element, or LARS's gradient; 0 where it is skipped. */
-template <int LAMB> CU_DEVICE float optim_direction(const optim_table &t, int k, const memopt_i_update_rule &rule,
-                                                    uint64_t i, float w, const float *level) {
+CU_DEVICE float optim_direction(const optim_table &t, int k, const memopt_i_update_rule &rule, uint64_t i, float w,
+                                const float *level) {
     const optim_slice &s = t.slice[k];
     memopt_i_tile q;
     const int coded = t.state == MEMOPT_STATE_8BIT;
@@ -5766,7 +5766,7 @@ template <int LAMB> CU_DEVICE float optim_direction(const optim_table &t, int k,
     float u = 0;
 
     if (!memopt_i_v1_finite(&g, 1, rule.limit)) return 0;
-    if (!LAMB) return g;
+    if (t.family != OPTIM_LAMB) return g;
     m = optim_moment_at(t, k, 0, i, level);
     v = optim_moment_at(t, k, 1, i, level);
     q.w = &w;
@@ -5786,8 +5786,7 @@ template <int LAMB> CU_DEVICE float optim_direction(const optim_table &t, int k,
 
 /* A block does a chunk as the CPU's worker does it: spans of at most 256 elements, none of them across an 8-bit block,
    a warp each; then their sums in order. */
-template <int LAMB>
-static __global__ void __launch_bounds__(OPTIM_THREADS) optim_measure_kernel(const CU_ARGUMENT optim_table t) {
+PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) optim_measure_kernel(const CU_ARGUMENT optim_table t) {
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
     MEMOPT_I_CUDA_SHARED(double, squares, [512]);
@@ -5805,8 +5804,8 @@ static __global__ void __launch_bounds__(OPTIM_THREADS) optim_measure_kernel(con
     double total = 0;
     unsigned base, span, i;
     if (optim_left_out(t.by, t.control)) return;
-    optim_by(&rule, optim_by_at(t, k), LAMB ? OPTIM_LAMB : OPTIM_SGD);
-    if (LAMB && coded) optim_tables(t.codes, level, grid);
+    optim_by(&rule, optim_by_at(t, k), (int)t.family);
+    if (t.family == OPTIM_LAMB && coded) optim_tables(t.codes, level, grid);
     __syncthreads();
     for (base = 0; base < spans; base += 256) {
         const unsigned end = spans - base < 256 ? spans - base : 256;
@@ -5826,7 +5825,7 @@ static __global__ void __launch_bounds__(OPTIM_THREADS) optim_measure_kernel(con
 
                 if (e < count) {
                     w = optim_weight_at(t.weights, s, at + first + e);
-                    u = optim_direction<LAMB>(t, k, rule, at + first + e, w, level);
+                    u = optim_direction(t, k, rule, at + first + e, w, level);
                 }
                 sum = optim_pair(sum, w, u);
             }
@@ -6419,9 +6418,7 @@ PRUNED status_t optim_flush(const optim_call *c, optim_batch *b) {
     if (b->mode == OPTIM_SCAN) s = CU_RUN(optim_scan_kernel<>, b->tiles, threads, 0, c->stream, b->table);
     else if (b->mode == OPTIM_APPLY) s = optim_launch(b, c->stream);
 #ifndef MEMOPT_CUDA_ONLY_ADAMW
-    else if (c->o->desc.kind == MEMOPT_OPTIM_LAMB)
-        s = CU_RUN((optim_measure_kernel<1>), b->tiles, threads, 0, c->stream, b->table);
-    else s = CU_RUN((optim_measure_kernel<0>), b->tiles, threads, 0, c->stream, b->table);
+    else s = CU_RUN(optim_measure_kernel<>, b->tiles, threads, 0, c->stream, b->table);
 #else
     else s = MEMOPT_ERR_UNSUPPORTED;
 #endif

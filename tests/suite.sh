@@ -88,7 +88,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "train_gpt: plans hold with every switch, 1 to 8 threads" "$check gpt plan_holds_everywhere"
     row "train_gpt: the page in a browser" "$check gpt page"
     row "nvcc: four architectures, no warning, no spills, hot kernels as counted" "$check cuda 80 90 100 120"
-    row "nvcc: 8-bit AdamW alone compiles its 8 kernels" "$check cuda_part"
+    row "nvcc: 8-bit AdamW alone compiles its 9 kernels" "$check cuda_part"
     row "nvcc: the same code whether it may fuse or not" "$check cuda_fuses"
     row "nvcc: tests and benches compile" "$check cuda_programs"
     row "mutants of the kernels" "$MAKE -s mutants SECTION=kernels"

@@ -209,7 +209,7 @@ $(BUILD)/bench_%: tests/bench/bench_%.c $(wildcard tests/bench/*.h tests/*.h) $(
 
 # The pool; and OpenMP where the compiler has it.
 $(BUILD)/bench_store $(BUILD)/bench_save $(BUILD)/bench_number $(BUILD)/bench_checksum $(BUILD)/bench_scale $(BUILD)/bench_optim $(BUILD)/bench_gemm $(BUILD)/bench_layer \
-  $(BUILD)/bench_head $(BUILD)/bench_attention $(BUILD)/bench_norm $(BUILD)/bench_batchnorm $(BUILD)/bench_fused $(BUILD)/bench_shard $(BUILD)/bench_offload: override CFLAGS += -DMEMOPT_PTHREADS -pthread
+  $(BUILD)/bench_head $(BUILD)/bench_attention $(BUILD)/bench_norm $(BUILD)/bench_batchnorm $(BUILD)/bench_fused $(BUILD)/bench_shard $(BUILD)/bench_offload $(BUILD)/bench_tensor: override CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/bench_host: override CFLAGS += -DMEMOPT_PTHREADS -pthread \
   $(shell echo 'int main(void) { return 0; }' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && echo -fopenmp)
 

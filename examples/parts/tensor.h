@@ -536,13 +536,16 @@ static inline memopt_status tensor_normed(const tensor_work *x, size_t i, void *
 }
 
 static inline void tensor_add_bias(float *sums, const void *bias, memopt_type type, size_t rows, size_t columns) {
-    size_t r, i;
+    float some[256];
+    size_t at, n, r;
 
-    for (r = 0; r < rows; ++r)
-        for (i = 0; i < columns; ++i)
-            sums[r * columns + i] += type == MEMOPT_TYPE_F32    ? ((const float *)bias)[i]
-                                   : type == MEMOPT_TYPE_BF16 ? memopt_from_bf16(((const uint16_t *)bias)[i])
-                                                              : memopt_from_f16(((const uint16_t *)bias)[i]);
+    for (at = 0; at < columns; at += n) {
+        n = tensor_least(columns - at, 256);
+        if (type == MEMOPT_TYPE_F32) memcpy(some, (const float *)bias + at, n * sizeof *some);
+        else if (type == MEMOPT_TYPE_BF16) (void)memopt_f32_from_bf16(some, (const uint16_t *)bias + at, n, NULL);
+        else (void)memopt_f32_from_f16(some, (const uint16_t *)bias + at, n, NULL);
+        for (r = 0; r < rows; ++r) tensor_plus(sums + r * columns + at, some, n);
+    }
 }
 
 static inline memopt_dropout tensor_dropout(const tensor_work *x) { /* by the place of a row among all */

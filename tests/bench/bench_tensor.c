@@ -1,27 +1,25 @@
-/* bench_tensor.c - what a model that is cut by width costs: a pass of some blocks and the head of GPT-2 124M, in parts on
-   one rank beside block.h, and on several ranks beside one with as many workers. Ranks are threads.
-       bench_tensor [layers] [rows] [bf16]
-   The limit of both is the product of block.h: each line is a ratio to it, of the medians of passes taken in turn.
-   Build: cc -O2 -DMEMOPT_PTHREADS -pthread -I. tests/bench/bench_tensor.c -o build/bench_tensor -lm */
-#define MEMOPT_STATIC
+/* bench_tensor.c - what a model that is cut by width costs: a pass of four blocks and a head of GPT-2 124M's width, in parts on
+   one rank, and on two ranks, which are threads. The limit is the pass of block.h with as many workers in all, taken in turn.
+       bench_tensor [--json] [rows]     rows: a multiple of 1024; default 1024
+   Needs -DMEMOPT_PTHREADS -pthread. */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include "examples/parts/tensor.h"
+#include "bench.h"
 
-enum { MOST_LAYERS = 12, MOST_RANKS = 4, PASSES = 5 };
+enum { LAYERS = 4, MOST_RANKS = 2, PASSES = 5, VOCABULARY = 8192 };
 typedef struct model {
     transformer         shape;
     transformer_cut     cut;
     transformer_part    embedding;
-    transformer_block   blocks[MOST_LAYERS];
+    transformer_block   blocks[LAYERS];
     transformer_head    head;
     transformer_chain   chain;
-    memopt_tape_layer   layers[2 * MOST_LAYERS + 2];
-    memopt_segment      segments[2 * MOST_LAYERS + 2];
+    memopt_tape_layer   layers[2 * LAYERS + 2];
+    memopt_segment      segments[2 * LAYERS + 2];
     memopt_tape        *tape;
     memopt_thread_pool *pool;
     memopt_threads      threads;
@@ -29,16 +27,9 @@ typedef struct model {
 } model;
 typedef struct setting { const char *name; size_t heads, parts, ranks; int workers; } setting;
 typedef struct run { model ranks[MOST_RANKS]; memopt_ranks *all; setting s; double seconds[PASSES]; } run;
-static size_t layers = 2, rows = 4096;
-static memopt_type type = MEMOPT_TYPE_F32;
+static size_t rows = 1024;
+static memopt_type type;
 static int32_t *ids;
-
-static double now(void) {
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void must(memopt_status s, const memopt_error *why) {
     if (!s) return;
@@ -53,7 +44,7 @@ static void add(model *m) {
     c->elements = c->tensor_count = c->count = 0;
     if (m->shape.cut) tensor_add_embedding(c, &m->embedding);
     else transformer_add_embedding(c, &m->embedding);
-    for (i = 0; i < layers; ++i)
+    for (i = 0; i < LAYERS; ++i)
         if (m->shape.cut) tensor_add_block(c, &m->blocks[i]);
         else transformer_add_block(c, &m->blocks[i]);
     if (m->shape.cut) tensor_add_head(c, &m->head, &m->embedding);
@@ -72,8 +63,7 @@ static void open_model(model *m, const run *r, size_t rank) {
     m->shape.length = 1024;
     m->shape.width = 768;
     m->shape.heads = r->s.heads;
-    m->shape.vocabulary = 50257;
-    m->shape.padded = 50304;
+    m->shape.vocabulary = VOCABULARY;
     m->shape.type = m->shape.weight_type = type;
     m->shape.ops.threads = &m->threads;
     if (r->s.parts) {
@@ -120,21 +110,19 @@ static void *pass(void *user) {
 }
 
 static void time_pass(run *r, int k) {
-    const double begin = now();
+    const uint64_t begin = bench_now();
     pthread_t threads[MOST_RANKS];
     size_t i;
 
     for (i = 0; i < r->s.ranks; ++i) if (pthread_create(&threads[i], NULL, pass, &r->ranks[i])) exit(1);
     for (i = 0; i < r->s.ranks; ++i) (void)pthread_join(threads[i], NULL);
-    r->seconds[k] = now() - begin;
+    r->seconds[k] = 1e-9 * (double)(bench_now() - begin);
 }
 
-static int by_size(const void *a, const void *b) {
-    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-
-static void compare(const char *title, const setting *settings, int count) {
+/* The first of the settings is the limit of all. */
+static void compare(const bench *b, const setting *settings, int count) {
     static run runs[4];
+    double limit = 0;
     int i, k;
 
     memset(runs, 0, sizeof runs);
@@ -149,11 +137,13 @@ static void compare(const char *title, const setting *settings, int count) {
         time_pass(&runs[i], 0); /* memory is touched */
     }
     for (k = 0; k < PASSES; ++k) for (i = 0; i < count; ++i) time_pass(&runs[i], k);
-    printf("%s\n", title);
     for (i = 0; i < count; ++i) {
-        qsort(runs[i].seconds, PASSES, sizeof(double), by_size);
-        printf("    %-34s %8.3f s  %5.3f\n", settings[i].name, runs[i].seconds[PASSES / 2],
-               runs[i].seconds[PASSES / 2] / runs[0].seconds[PASSES / 2]);
+        const double seconds = bench_median(runs[i].seconds, PASSES);
+        char name[40];
+
+        snprintf(name, sizeof name, "%s, %s", settings[i].name, type == MEMOPT_TYPE_F32 ? "fp32" : "bf16");
+        if (!i) limit = seconds;
+        bench_row(b, name, settings[i].workers * (int)settings[i].ranks, rows, 1e3 * seconds, "ms", 1e3 * limit, 0);
     }
     for (i = 0; i < count; ++i) {
         size_t r;
@@ -174,22 +164,22 @@ static void compare(const char *title, const setting *settings, int count) {
 int main(int argc, char **argv) {
     static const setting alone[4] = { { "block.h", 12, 0, 1, 1 }, { "1 part", 12, 1, 1, 1 }, { "2 parts", 12, 2, 1, 1 },
         { "4 parts", 12, 4, 1, 1 } };
-    static const setting eight[2] = { { "1 part", 8, 1, 1, 1 }, { "8 parts", 8, 8, 1, 1 } };
-    static const setting two[3] = { { "block.h, 2 workers", 12, 0, 1, 2 }, { "2 parts, 2 workers", 12, 2, 1, 2 },
-        { "2 parts, 2 ranks of 1 worker", 12, 2, 2, 1 } };
+    static const setting eight[2] = { { "block.h, 8 heads", 8, 0, 1, 1 }, { "8 parts", 8, 8, 1, 1 } };
+    static const setting two[3] = { { "block.h", 12, 0, 1, 2 }, { "2 parts", 12, 2, 1, 2 }, { "2 parts, 2 ranks", 12, 2, 2, 1 } };
+    const bench b = bench_begin(argc, argv, "tensor");
+    const char *last = argc > 1 ? argv[argc - 1] : "";
     size_t i;
 
-    if (argc > 1) layers = (size_t)atoi(argv[1]);
-    if (argc > 2) rows = (size_t)atoi(argv[2]);
-    if (argc > 3) type = MEMOPT_TYPE_BF16;
-    if (!layers || layers > MOST_LAYERS || !rows || rows % 1024) return 1;
+    if (*last >= '0' && *last <= '9') rows = (size_t)atoi(last);
+    if (!rows || rows % 1024) return 1;
     ids = (int32_t *)malloc(rows * sizeof *ids);
-    for (i = 0; ids && i < rows; ++i) ids[i] = (int32_t)(i * 7919 % 50257);
-    if (!ids) return 1;
-    printf("%u layers of GPT-2 124M and its head, %u rows, %s\n", (unsigned)layers, (unsigned)rows,
-           type == MEMOPT_TYPE_F32 ? "fp32" : "bf16");
-    compare("parts on one rank", alone, 4);
-    compare("8 parts, of 8 heads of 96 columns", eight, 2);
-    compare("two ranks beside two workers", two, 3);
+    for (i = 0; ids && i < rows; ++i) ids[i] = (int32_t)(i * 7919 % VOCABULARY);
+    for (i = 0; ids && i < 2; ++i) {
+        type = i ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+        compare(&b, alone, 4);
+        compare(&b, eight, 2);
+        compare(&b, two, 3);
+    }
+    free(ids);
     return 0;
 }

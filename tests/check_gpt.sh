@@ -97,6 +97,7 @@ as_planned() { # of the run just made: bytes of every rank by tag; calls and byt
          /"measured_bytes"/ { sub(/.*"measured_bytes": /, ""); sub(/,$/, ""); n += $0 == bytes; bad += $0 != bytes }
          /"predicted_traffic"/ { sub(/.*_traffic": /, ""); traffic = $0 }
          /"counted_traffic"/ { sub(/.*_traffic": /, ""); n += $0 == traffic || sums; bad += $0 != traffic && !sums }
+         /"predicted_pass_sent"/ { gsub(/[",:]/, ""); bad += $2 != $4 }
          /"offload_bytes"/ { gsub(/[",:]/, ""); bad += !($2 > 0 && $4 > 0) || $4 != $8 || $6 != $10 }
          END { exit bad || n != 2 * ranks }' ranks="$1" sums="${sums:-0}" "$work/run.json" || fail "not as planned: $(cat "$work/run.json")"
 }

@@ -26,6 +26,7 @@ typedef struct rank_report { /* plain values: ranks send them to each other */
     uint64_t predicted[HELD + 1], measured[HELD + 1]; /* bytes of the arena by tag, when all of it is highest; that */
     traffic  planned, counted; /* of weights and gradients, in all steps; of LAMB, LARS, Adafactor with their sums */
     traffic  others;           /* norms and losses: counted only */
+    uint64_t pass_planned, pass_counted; /* bytes that ranks of a pass send each other in passes */
     uint64_t slow_room, slow_planned[2], slow_counted[2]; /* bytes of the stores; that all steps read and write */
     uint64_t slow_memory;      /* that stores in files take beside the arena */
     memopt_feed_stats feed;
@@ -60,6 +61,7 @@ typedef struct rank {
     double       *losses;       /* of all units: those of a rank side by side, behind them whether it is to stop */
     size_t rounds, skipped;     /* of a step; steps not applied: outliers, or not finite with a loss scale */
     traffic       others;
+    uint64_t      pass_sent;    /* to the others of its pass, in passes */
     int           stops;        /* somebody pressed Ctrl-C */
     struct saves  saves;
     rank_report  *reports;      /* of all ranks; the own one is filled in before they are sent */
@@ -72,6 +74,7 @@ typedef struct ranks_plan {
     size_t       steps;         /* that figures are of: planned, or trained */
     size_t       tape, evaluation, budget; /* bytes of a pass, and without a backward; what the tape may take */
     uint64_t     kept[2];       /* bytes of outputs that a pass reads and writes */
+    uint64_t     sends;         /* bytes that a pass sends within itself */
     size_t       data, working; /* of the arena, before the shard */
     rank_report *reports;
     memopt_shard_bytes *bytes;  /* of each rank */
@@ -103,6 +106,7 @@ static void rank_stored(const rank *r, uint64_t *moved); /* bytes that stores ha
 static int rank_after(rank *r);                      /* the training */
 static void rank_leave(rank *r);                     /* the last of its thread, whether it failed or not */
 static void rank_close(rank *r);
+static uint64_t rank_sends(const rank *r);            /* bytes to the others of its pass, in a pass */
 static int ranks_run(const ranks_plan *p, outcome *out);
 static size_t own_rank(void);                        /* of this process */
 
@@ -307,6 +311,7 @@ static void predict(const ranks_plan *p, size_t number) {
     x->planned.calls = b->calls * p->o->steps;
     x->planned.sent = (b->sent_gradients + b->sent_weights + b->sent_replicas) * p->o->steps;
     x->planned.received = (b->sent_gradients + weights_received(p, number) + b->sent_replicas) * p->o->steps;
+    x->pass_planned = p->sends * units * p->o->steps;
     /* where each set has as many units as any other */
     x->slow_planned[0] = (b->slow_read + p->kept[0] * units) * p->o->steps;
     x->slow_planned[1] = (b->slow_written + p->kept[1] * units) * p->o->steps;
@@ -375,6 +380,7 @@ static int plan_all(rank *r, ranks_plan *p) {
         p->evaluation = memopt_tape_get_stats(r->e->tape).evaluate_peak;
         p->kept[0] = rank_kept_bytes(r, 0);
         p->kept[1] = rank_kept_bytes(r, 1);
+        p->sends = rank_sends(r);
         if (!has_budget || pushed(&r->o, beside_shard(p) + largest) + round64(p->tape) <= r->o.budget) return 0;
         held = most(held + 64, beside_shard(p) + largest);
     }
@@ -462,6 +468,20 @@ static int rank_walk(rank *r) {
 
 static double *rank_losses(const rank *r, size_t number) { return r->losses + number * (r->rounds + 1); }
 
+static uint64_t rank_pass_sent(const rank *r) { /* to the others of its pass */
+    const memopt_comm_stats s = memopt_comm_get_stats(r->comms[OWN_PASS]);
+
+    return s.sent[0] + s.sent[1] + s.sent[2];
+}
+
+static int rank_count_pass(rank *r, uint64_t number, size_t round) {
+    const uint64_t before = rank_pass_sent(r);
+
+    if (rank_pass(r, number, round)) return 1;
+    r->pass_sent += rank_pass_sent(r) - before;
+    return 0;
+}
+
 static int rank_unit(rank *r, size_t step, size_t round, size_t unit) {
     engine *e = r->e;
     const uint64_t number = (uint64_t)step * r->o.units + unit;
@@ -469,7 +489,7 @@ static int rank_unit(rank *r, size_t step, size_t round, size_t unit) {
     e->m.loss = 0;
     if (unit == MEMOPT_SHARD_NO_UNIT) return rank_walk(r);
     if (said(e, "A pass", memopt_tape_seek(e->tape, number))) return 1;
-    return rank_pass(r, number, round);
+    return rank_count_pass(r, number, round);
 }
 
 /* All gradients are added up: measure them where that is asked for, then step. As apply(), of parts. */
@@ -600,6 +620,7 @@ static void rank_planned_for(rank_report *x, uint64_t all, uint64_t steps) {
     x->planned.calls = x->planned.calls / all * steps;
     x->planned.sent = x->planned.sent / all * steps;
     x->planned.received = x->planned.received / all * steps;
+    x->pass_planned = x->pass_planned / all * steps;
     x->slow_planned[0] = x->slow_planned[0] / all * steps;
     x->slow_planned[1] = x->slow_planned[1] / all * steps;
 }
@@ -615,6 +636,7 @@ static void rank_measure(rank *r, traffic counted, uint64_t steps) {
     own->measured[HELD] = memopt_ledger_total(r->e->ledger).peak;
     own->counted = counted;
     own->others = r->others;
+    own->pass_counted = r->pass_sent;
     held_now(r->e, &now, &peak);
     own->process = peak;
     own->feed = memopt_feed_get_stats(r->d.feed);

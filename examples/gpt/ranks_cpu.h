@@ -123,6 +123,19 @@ static int rank_describe_model(rank *r) {
     return 0;
 }
 
+static uint64_t rank_sends(const rank *r) {
+    const memopt_action *actions;
+    uint64_t bytes = 0;
+    size_t count, i;
+
+    actions = memopt_tape_actions(r->e->tape, &count);
+    for (i = 0; r->o.parts && i < count; ++i)
+        if (actions[i].op == MEMOPT_ACTION_FORWARD || actions[i].op == MEMOPT_ACTION_FORWARD_SAVE || actions[i].op == MEMOPT_ACTION_BACKWARD)
+            bytes += tensor_sends(&r->e->m.shape, actions[i].index, r->e->segment_count,
+                                  actions[i].op == MEMOPT_ACTION_BACKWARD, 0);
+    return bytes;
+}
+
 static int rank_open_arena(rank *r, size_t capacity) {
     return open_arena(r->e, capacity) || push_batch(r->e) || push_ahead(r->e);
 }

@@ -12,6 +12,7 @@ static int as_planned(const ranks_plan *p) { /* to the byte; what LAMB and its l
 
         for (t = 0; t <= HELD; ++t) if (x->predicted[t] != x->measured[t]) return 0;
         for (t = 0; t < 2; ++t) if (x->slow_planned[t] != x->slow_counted[t]) return 0;
+        if (x->pass_planned != x->pass_counted) return 0;
     }
     return 1;
 }
@@ -58,6 +59,16 @@ static void tell_offload(const ranks_plan *p, size_t number) {
     putchar('\n');
 }
 
+static void tell_pass(const ranks_plan *p, size_t number) {
+    const rank_report *x = &p->reports[number];
+    const double steps = (double)p->steps * 1e6;
+
+    printf("%5zu pass %zu: sends %.3f MB a step to those who share it", number, pass_of(p->o, number),
+           (double)x->pass_planned / steps);
+    if (!p->o->dry_run) printf("; measured %.3f", (double)x->pass_counted / steps);
+    putchar('\n');
+}
+
 static void ranks_tell(const ranks_plan *p, const outcome *out) {
     const options *o = p->o;
     size_t i;
@@ -77,6 +88,7 @@ static void ranks_tell(const ranks_plan *p, const outcome *out) {
     putchar('\n');
     for (i = 0; i < o->ranks; ++i) tell_rank(p, i);
     for (i = 0; i < o->ranks && o->offload; ++i) tell_offload(p, i);
+    for (i = 0; i < o->ranks && o->tensor > 1; ++i) tell_pass(p, i);
     if (o->dry_run) return;
     printf("%s; norms and losses are in what was sent, not in the plan\n",
            as_planned(p) ? "held as planned, to the byte" : "NOT held as planned");
@@ -111,6 +123,8 @@ static void json_rank(FILE *f, const ranks_plan *p, size_t number) {
         json_held(f, "measured_bytes", x->measured);
     }
     json_traffic(f, "predicted_traffic", x->planned);
+    if (p->o->parts) fprintf(f, ",\n      \"predicted_pass_sent\": %llu", (unsigned long long)x->pass_planned);
+    if (p->o->parts && !p->o->dry_run) fprintf(f, ", \"pass_sent\": %llu", (unsigned long long)x->pass_counted);
     if (p->o->offload) {
         fprintf(f, ",\n      \"offload_bytes\": %llu", (unsigned long long)x->slow_room);
         fprintf(f, ", \"predicted_read\": %llu, \"predicted_written\": %llu", (unsigned long long)x->slow_planned[0],
@@ -142,6 +156,8 @@ static void ranks_json_put(FILE *f, const void *what) {
     json_count(f, "stage", o->stage);
     json_count(f, "units", o->units);
     json_count(f, "replicas", o->replicas);
+    json_count(f, "tensor", o->tensor);
+    json_count(f, "parts", o->parts);
     json_count(f, "predicted_peak_bytes", largest_rank(told->p, 0)); /* of a rank */
     if (!o->dry_run) json_count(f, "measured_peak_bytes", largest_rank(told->p, 1));
     json_count(f, "parameters", out->parameters);

@@ -1205,6 +1205,22 @@ static inline void tensor_add_head(transformer_chain *c, transformer_head *head,
         segment->backward_cost = 3 * (double)transformer_rows(t) * (double)t->width
                                * (double)(tensor_pieces(t) * tensor_vocabulary(t));
 }
+/* ---- the plan of what is sent ---- */
+/* Bytes that a rank sends to the others of its pass, and as many come, in a forward or backward of segment `i` of so
+   many; the head has no forward but in an evaluation. */
+static inline uint64_t tensor_sends(const transformer *t, size_t i, size_t count, int is_backward, int evaluates) {
+    const uint64_t others = t->cut->rank_count - 1, plane = others * tensor_own_rows(t) * t->width;
+    const uint64_t rows = plane * memopt_type_bytes(t->type), sums = plane * sizeof(float);
+    const size_t scales = t->width * (t->rms ? 1 : 2), bias = t->no_bias ? 0 : t->width;
+    const size_t heads = i % 2 && t->qk_norm ? 2 * transformer_head_width(t) : 0;
+
+    if (!i) return is_backward ? rows : plane * memopt_type_bytes(t->weight_type);
+    if (i + 1 < count) return is_backward ? 2 * rows + sums + others * (scales + bias + heads) * sizeof(float) : rows + sums;
+    if (!is_backward && !evaluates) return 0;
+    return rows + others * transformer_rows(t) * sizeof(memopt_cross_entropy_row)
+         + (is_backward ? sums + others * scales * sizeof(float) : 0);
+}
+
 /* ---- from a whole tensor to its pieces, and back ---- */
 enum { TENSOR_ATTENTION, TENSOR_MLP, TENSOR_ENDS }; /* whose list a tensor is of; both ends have one matrix that is cut */
 

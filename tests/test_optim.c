@@ -743,6 +743,10 @@ static void optim_converted_bad(void) {
     CHECK(memopt_optim_state_convert(NULL, a.optim, 0) == MEMOPT_ERR_ARGUMENT && memopt_optim_state_convert(a.optim, NULL, 0) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_optim_state_convert(a.optim, a.optim, 1) == MEMOPT_ERR_ARGUMENT);
     optim_close(&a);
+    other = s; s.held = other.held = 256; other.first = 512;
+    optim_open(&a, &s, NULL); optim_open(&b, &other, NULL);
+    CHECK(memopt_optim_state_convert(a.optim, b.optim, 0) == MEMOPT_ERR_ARGUMENT);
+    optim_close(&a); optim_close(&b);
     s = optim_of(MEMOPT_OPTIM_ADAFACTOR, MEMOPT_STATE_F32, 5000);
     optim_open(&a, &s, NULL); optim_open(&b, &s, NULL);
     CHECK(memopt_optim_state_convert(a.optim, b.optim, 0) == MEMOPT_ERR_ARGUMENT);

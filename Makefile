@@ -310,7 +310,7 @@ endef
 $(foreach kind,$(SIMULATOR_KINDS),$(eval $(call SIMULATOR_KIND,$(kind))))
 # All kernels, of which it runs few: the time is the compiler's.
 $(BUILD)/simulator/plain/example_cuda $(BUILD)/simulator/plain/bench_cuda: private SIMULATED += -O0
-$(SIMULATOR_KINDS:%=$(BUILD)/simulator/%/example_train_gpt): private SIMULATED += -DTRAIN_GPT_NCCL -DTRAIN_GPT_NVTX
+$(SIMULATOR_KINDS:%=$(BUILD)/simulator/%/example_train_gpt): private SIMULATED += -DTRAIN_GPT_NCCL -DTRAIN_GPT_NVTX -DTRAIN_GPT_SECONDS=30
 $(SIMULATOR_KINDS:%=$(BUILD)/simulator/%/example_train_gpt) $(BUILD)/train_gpt_cuda $(BUILD)/train_gpt_nccl: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/nccl.h)
 comma := ,
 LIBS_blas := $(addprefix -L,$(wildcard /usr/local/cuda/lib64)) $(addprefix -Wl$(comma)-rpath$(comma),$(wildcard /usr/local/cuda/lib64)) -lcublasLt

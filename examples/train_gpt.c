@@ -323,7 +323,7 @@ static int run(const options *asked, outcome *out, char **strip) { return run_be
 #include "gpt/frontier.h"
 
 static int run_and_tell(int argc, char **argv) {
-    static const int of_cards[] = { ON_GRAPH };
+    static const int of_cards[] = { ON_GRAPH, ON_RANK, ON_ID_FILE };
     static outcome out; options o; char message[400] = ""; beside known; const size_t n = sizeof of_cards / sizeof *of_cards;
     if (options_parse(argc, argv, &o, message, sizeof message)
         || (!o.help && options_elsewhere(o.given, of_cards, n, "a card's", "train_gpt_cuda", message, sizeof message))) {

@@ -10,7 +10,8 @@
    Build: nvcc -O2 -arch=native train_gpt.cu -o train_gpt_cuda -lcublasLt
    (memopt.h and memopt_cuda.cu beside it or with -I); for a profiler add -DTRAIN_GPT_NVTX (gpt/ranges.h)
    Many cards: add -DTRAIN_GPT_NCCL and -lnccl, then --ranks 4 --stage 3 (gpt/ranks.h, ranks_card.h): the model is cut
-   among them, and weights have the same bits for any number of them. */
+   among them, and weights have the same bits for any number of them. As processes, on several machines, too: each with
+   --rank R --ranks 4 --id-file FILE, or torchrun --no-python or mpirun in front of --id-file FILE. */
 #define MEMOPT_CUDA_STATIC /* one file: what it does not call is not compiled */
 #include "memopt_cuda.cu"                                                /* cuda 1: memopt.h is in it */
 #include <errno.h>
@@ -549,6 +550,9 @@ int main(int argc, char **argv) {
     int status = 0;
 
     ignore_file_limit();
+#ifdef TRAIN_GPT_NCCL
+    if (ranks_take_launcher(&argc, &argv)) return 1;
+#endif
     if (options_parse(argc, argv, &o, message, sizeof message)
         || (!o.help && card_wrong(&o, message, sizeof message))) {
         fprintf(stderr, "train_gpt: %s\n", message);

@@ -65,6 +65,8 @@ REFUSED = {
     "--ranks 2 --replicas 2": "--replicas is the CPU's: take train_gpt, or leave it out.",
     "--ranks 2 --graph": "--graph is one card's alone: ranks compare their calls of NCCL, and watch a deadline, on the host "
                          "within a step; leave --graph or --ranks out.",
+    "--rank 1": "--rank is of a process, and --id-file says where they meet: give that as well, or leave --rank out.",
+    "--ranks 2 --rank 2 --id-file x": "--id-file: rank 2 of --ranks 2; they count from 0, and --ranks says how many there are.",
     "--stage 2": "--stage is one of --ranks: give that as well, or leave it out.",
     "--offload states": "--offload is the CPU's: take train_gpt, or leave it out.",
     "--ends": "--ends are those of --ladder: give that as well, or leave --ends out.",
@@ -325,6 +327,113 @@ def stopped(switches, want, **environment):
     """All ranks end, soon, and the reason is told."""
     done = subprocess.run([CARD, *TINY, *switches.split()], capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
     check(done.returncode == 1 and re.fullmatch(f"train_gpt: {want}\n", done.stderr), f"{switches}: {done.returncode} {done.stderr}")
+
+
+# ---- ranks as processes: the bits of threads ----
+def process(rank, ranks, switches, ids, launcher=()):
+    """launcher: the variables that say which one it is."""
+    which = [] if launcher else ["--ranks", str(ranks), "--rank", str(rank)]
+    variables = dict(zip(launcher, (str(rank), str(ranks))))
+    return subprocess.Popen([CARD, *switches, *which, "--id-file", ids], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                            env={**os.environ, "SIMULATOR_PROCESSES": "1", **variables})
+
+
+def processes(ranks, switches, ids, launcher=()):
+    """They are started, the last rank first."""
+    return [process(rank, ranks, switches, ids, launcher) for rank in reversed(range(ranks))][::-1]
+
+
+def ended(started, seconds=100):
+    """How each of them ended, and what it had to say."""
+    told = []
+    for rank, program in enumerate(started):
+        try:
+            said = program.communicate(timeout=seconds)[1]
+        except subprocess.TimeoutExpired:
+            program.kill()
+            said = "it went on: " + program.communicate()[1]
+        told.append((program.returncode, said))
+        check("simulator:" not in said, f"rank {rank}: {said}")
+    return told
+
+
+def together(ranks, switches, ids, launcher=()):
+    out = os.path.join(FOLDER.name, "processes.json")
+    told = ended(processes(ranks, switches + ["--json", out], ids, launcher))
+    if told != [(0, "")] * ranks:
+        check(False, f"{switches}: {ranks} processes: {told}")
+        return None
+    with open(out, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def same_run(told, other, what):
+    if not told or not other:
+        return
+    for name in ("losses", "held_back_losses", "weights_hash"):
+        check(told[name] == other[name], f"{what}: other {name}")
+    for name in ("measured_bytes", "predicted_bytes", "counted_traffic"):
+        check(of_ranks(told, name) == of_ranks(other, name), f"{what}: other {name}")
+
+
+PROCESSES = [
+    ("--units 4 --steps 2 --validate 2", 2, 1),
+    ("--units 4 --steps 2 --validate 2", 4, 3),
+    ("--units 3 --steps 2 --weights split --optimizer adamw8 --clip 0.5 --keep overhead:33", 3, 2),
+    ("--units 2 --steps 1 --weights bf16 --fuse-step --dropout 0.1", 2, 3),
+]
+if "simulator" in CARD:
+    ids = os.path.join(FOLDER.name, "ids")
+    alone = process(1, 2, TINY, ids + "_alone") # looked at in half a minute
+    for text, ranks, stage in PROCESSES:
+        switches = TINY + text.split() + ["--stage", str(stage)]
+        same_run(together(ranks, switches, ids), run(CARD, switches + ["--ranks", str(ranks)]), f"{text}: {ranks} processes, stage {stage}")
+    two = TINY + "--units 2 --steps 2".split()
+    whole = run(CARD, two + ["--ranks", "2"])
+    for launcher in [("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")]:
+        same_run(together(2, two, ids, launcher), whole, f"{launcher}")
+    # What they save threads go on with, and what threads save they go on with.
+    saved = os.path.join(FOLDER.name, "saved_by_processes")
+    switches = TINY + "--units 4 --clip 0.5 --stage 2".split()
+    four = run(CARD, switches + "--ranks 2".split())
+    together(3, switches + ["--steps", "2", "--save", saved], ids)
+    goes_on(CARD, saved, switches + ["--ranks", "2"], four["weights_hash"], four["losses"])
+    told = together(4, switches + ["--resume", saved], ids)
+    check(told and told["weights_hash"] == four["weights_hash"], "processes go on elsewhere")
+    # Files of a run that is over, or was never one, are no ids: rank 1 comes long before rank 0 has another to say.
+    for damage in ("old", "half", "noise"):
+        for rank in range(2):
+            with open(f"{ids}.{rank}", "r+b") as f:
+                page = f.read()
+                f.seek(0)
+                f.truncate()
+                f.write(page if damage == "old" else page[:len(page) // 2] if damage == "half" else bytes(len(page) - 8) + page[-8:])
+        started = processes(2, two, ids)
+        told = ended(started)
+        check(told == [(0, "")] * 2, f"files that are {damage}: {told}")
+    # A process of another run, with the same file: refused; the first goes on. Then one of it is killed: the other says which.
+    endless = processes(3, TINY + "--units 3 --steps 1000000".split(), ids)
+    time.sleep(2)
+    for rank in range(3):
+        done = subprocess.run([CARD, *TINY, "--ranks", "3", "--rank", str(rank), "--id-file", ids], capture_output=True, text=True, timeout=60)
+        check(done.returncode == 1 and done.stderr == f"train_gpt: --id-file {ids}: a process that is rank {rank} is there already: give each "
+              "another --rank, and another run another file.\n", f"a second rank {rank}: {done.stderr}")
+    check([program.poll() for program in endless] == [None] * 3, "a second run ends the first")
+    endless[1].kill()
+    told = ended(endless)
+    for rank in (0, 2):
+        check(told[rank][0] == 1 and re.fullmatch(rf"train_gpt: rank {rank}: .* The process of rank 1 is gone\.\n", told[rank][1]), f"rank 1 was killed: {told}")
+    same_run(together(2, two, ids), whole, "after a kill, with the same files")
+    # One that cannot go on says why, and is not taken for one that was killed.
+    told = ended([process(0, 2, two, ids), process(1, 2, two + ["--data", "/none"], ids)])
+    check(told[1] == (1, "train_gpt: rank 1: /none: No such file or directory; give --data a file that can be read.\n")
+          and told[0][0] == 1 and told[0][1].startswith("train_gpt: rank 0: ") and "is gone" not in told[0][1], f"no data for rank 1: {told}")
+    told = ended([process(1, 2, TINY, "/none/ids")])
+    check(told == [(1, "train_gpt: --id-file /none/ids: /none/ids.1 cannot be written: is its folder there, and is there room?\n")], f"no folder: {told}")
+    told = ended([alone])
+    check(told == [(1, f"train_gpt: --id-file {ids}_alone: rank 0 has not come within 30 seconds: is it started, with the same --id-file and "
+                    "--ranks?\n")], f"rank 1 alone: {told}")
+    print(f"{len(PROCESSES)} runs of processes, as of threads; old files, a second run, a kill")
 
 
 def launched(switches, two="12"):

@@ -2,7 +2,7 @@
    Copy it; link with -lnccl -lcudart -lpthread.
 
    DO THIS   #include memopt.h, <cuda_runtime.h> and <nccl.h>, then this file
-                 ncclGetUniqueId(&id);                 (on rank 0; the others get it from you, over MPI or a socket)
+                 ncclGetUniqueId(&id);                 (on rank 0; the others get it from you: MPI, a socket, files)
                  cudaSetDevice(device);
                  memopt_nccl_open(&nccl, &id, rank, rank_count, stream, 60, &desc.transport);    (seconds: the deadline)
                  memopt_comm_create(&desc, &comm);

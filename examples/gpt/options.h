@@ -45,6 +45,8 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
     size_t      save_every;                           /* steps; 0: at the end alone */
     size_t      ranks, stage, units;                  /* 0 ranks = off; units: of a step, each a batch */
     size_t      replicas;                             /* sets of ranks, each of which holds all */
+    size_t      rank;                                 /* of this process, with */
+    const char *id_file;                              /* a file, or NULL: ranks are threads */
     size_t      tensor, parts;                        /* ranks that share a pass by width; parts of the model, 0 = whole */
     int         offload;                              /* OFFLOAD_..., or'ed */
     const char *offload_to;                           /* a folder; NULL: memory of the host */
@@ -70,7 +72,7 @@ enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT,
     ON_DOCUMENTS, ON_VALIDATE, ON_BATCH,
     ON_STEPS, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_SKIP_OUTLIERS, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
     ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_GRAPH, ON_FIT, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
-    ON_TENSOR, ON_PARTS, ON_OFFLOAD,
+    ON_TENSOR, ON_PARTS, ON_RANK, ON_ID_FILE, ON_OFFLOAD,
     ON_DRY_RUN, ON_LADDER, ON_ENDS, ON_BATCH_TABLE, ON_SAMPLE, ON_JSON, ON_SAVE, ON_SAVE_EVERY, ON_RESUME, ON_THREADS, ON_GEMM, ON_QUIET, ON_HELP,
     SWITCHES };
 typedef struct switch_row { const char *chapter, *name, *value, *text; } switch_row; /* value NULL: it takes none */
@@ -117,6 +119,8 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "replicas", "C", "C sets of R / C ranks, each with the model cut among its own; default 1" },
     { NULL, "tensor", "T", "T ranks share each pass: heads, columns, vocabulary, rows; default 1" },
     { NULL, "parts", "S", "of the model's width, the same for any T: so are the bits; default T" },
+    { NULL, "rank", "R", "with --id-file: of this process; default: as torchrun and mpirun tell it" },
+    { NULL, "id-file", "FILE", "on cards: each rank a process, and they meet in FILE.0, FILE.1, ..." },
     { NULL, "offload", "states|weights|activations", "on a disk, several with commas; =DIR: a folder, =host: other memory" },
     { "What to do", "dry-run", NULL, "tell the bytes and train nothing" },
     { NULL, "ladder", NULL, "everything kept to everything on, rung by rung, as a table and a page" },
@@ -283,7 +287,7 @@ static const count_row count_rows[] = {
     { ON_VALIDATE, offsetof(options, validate), 1, 1000000000 }, { ON_WARMUP, offsetof(options, warmup), 0, 1000000000 }, { ON_SCALE_LR, offsetof(options, scale_rate), 1, 1048576 },
     { ON_RANKS, offsetof(options, ranks), 1, 1024 }, { ON_STAGE, offsetof(options, stage), 0, 3 },
     { ON_UNITS, offsetof(options, units), 1, 1048576 }, { ON_REPLICAS, offsetof(options, replicas), 1, 1024 },
-    { ON_TENSOR, offsetof(options, tensor), 1, 1024 }, { ON_PARTS, offsetof(options, parts), 1, 1024 }, { ON_SAMPLE, offsetof(options, sample), 1, 1048576 },
+    { ON_RANK, offsetof(options, rank), 0, 1023 }, { ON_TENSOR, offsetof(options, tensor), 1, 1024 }, { ON_PARTS, offsetof(options, parts), 1, 1024 }, { ON_SAMPLE, offsetof(options, sample), 1, 1048576 },
     { ON_SAVE_EVERY, offsetof(options, save_every), 1, 1000000000 }, { ON_PROCESSORS, offsetof(options, processors), 1, 1024 }, { ON_THREADS, offsetof(options, threads), 1, 1024 } };
 static size_t *count_at(options *o, size_t row) { return (size_t *)(void *)((char *)o + count_rows[row].offset); }
 static const count_row *count_find(int id, size_t *row) {
@@ -330,6 +334,7 @@ static int options_take(options *o, int id, const char *v, char *message, size_t
     case ON_DATA:      bad = !*v; o->data = v; want = "the name of a file"; break;
     case ON_SPEEDS:    bad = !*v; o->speeds = v; want = "the name of a file"; break;
     case ON_JSON:      bad = !*v; o->json = v; want = "the name of a file"; break;
+    case ON_ID_FILE:   bad = !*v; o->id_file = v; want = "the name of a file"; break;
     case ON_SAVE:      bad = !*v; o->save = v; want = "the name of a directory"; break;
     case ON_RESUME:    bad = !*v; o->resume = v; want = "the name of a directory"; break;
     case ON_DOCUMENTS: o->documents = 1; break;

@@ -231,6 +231,11 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
     REFUSE(o->fit && o->keep == KEEP_BUDGET,
            "--fit is a budget for everything already: take --keep overhead:33 beside it.");
     REFUSE(o->dry_run && o->sample, "--sample needs weights that --dry-run does not train: leave one of them out.");
+    REFUSE(GIVEN(ON_RANK) && !o->id_file, "--rank is of a process, and --id-file says where they meet: give that as well, "
+           "or leave --rank out.");
+    REFUSE(o->id_file && o->ranks <= o->rank,
+           "--id-file: rank %zu of --ranks %zu; they count from 0, and --ranks says how many there are.", o->rank,
+           o->ranks);
     REFUSE(!o->ranks && (GIVEN(ON_STAGE) || GIVEN(ON_UNITS) || GIVEN(ON_REPLICAS) || o->parts),
            "--%s is one of --ranks: give that as well, or leave it out.",
            GIVEN(ON_STAGE)      ? "stage"

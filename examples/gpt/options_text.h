@@ -52,6 +52,7 @@ static void options_value(const options *o, int id, char *v, size_t n) {
     case ON_DATA:      snprintf(v, n, "%s", o->data ? o->data : ""); break;
     case ON_SPEEDS:    snprintf(v, n, "%s", o->speeds ? o->speeds : ""); break;
     case ON_JSON:      snprintf(v, n, "%s", o->json ? o->json : ""); break;
+    case ON_ID_FILE:   snprintf(v, n, "%s", o->id_file ? o->id_file : ""); break;
     case ON_SAVE:      snprintf(v, n, "%s", o->save ? o->save : ""); break;
     case ON_RESUME:    snprintf(v, n, "%s", o->resume ? o->resume : ""); break;
     default: {

@@ -3,7 +3,8 @@
    A step is an outlier when its loss, or the norm of its gradients before any clipping, lies more than Z standard
    deviations above the mean of the last 128 steps' losses, or norms. Before so many have been seen, none is; nor where
    all 128 are the same. Of an outlier weights, states and their count of steps stay as they were; the data goes on, and
-   so does the rate. It is one of the last 128 then, as any other: what stays high is no outlier for long.
+   so does the rate. It is one of the last 128 then, as any other: what stays high is no outlier for long. A step whose
+   gradients overflow a loss scale is left out by that, and is not looked at.
    Both windows are part of a save. All ranks decide alike, from the same bits. */
 #ifndef GPT_OUTLIERS_H
 #define GPT_OUTLIERS_H

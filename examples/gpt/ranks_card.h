@@ -1,22 +1,23 @@
-/* ranks_card.h - ranks on CUDA devices: a rank is a thread of this process with a card of its own, number rank % cards.
-   Compiled with -DTRAIN_GPT_NCCL.
+/* ranks_card.h - ranks on CUDA devices: a rank is a thread of this process, or with --id-file a process, and has a card of
+   its own, number rank % cards. Compiled with -DTRAIN_GPT_NCCL.
 
    Shard    All of a rank lies on its card, which adds and steps, too: memopt_cuda_shard_open() and _kernels(). The host
             has tables, and in pinned memory what ranks compare.
-   Streams  A stream of its own computes on the card. Calls of NCCL and copies run in streams of their own, ordered by events:
-            weights of the next group come, and gradients of the last one leave, beside it. But ranks compare a call
-            before it begins, behind all calls before it: in stage 3 a group computes when those gradients have left.
-   Memory   All ranks have theirs before the first call moves anything: a kernel of NCCL runs until those of all cards
-            have come, and CUDA may hold a thread that asks for memory until the kernels of all cards are over. If one
-            fails until then, all learn of it at once.
+   Streams  A stream of its own computes on the card. Calls of NCCL and copies run in others, ordered by events: weights
+            of the next group come, and gradients of the last one leave, beside it. But ranks compare a call before it
+            begins, behind all calls before it: in stage 3 a group computes when those gradients have left.
+   Memory   All ranks of a process have theirs before the first call moves anything: a kernel of NCCL runs until those
+            of all cards have come, and CUDA may hold a thread that asks for memory until the kernels of all cards are
+            over. If one fails until then, all of them learn of it at once.
    Values   of the host, as losses, pass through the card's memory: NCCL moves nothing else. rank_exchange().
    Saves    Each rank writes what lies on its card, as the CPU's ranks write theirs, to the same files: a run may go on
             with other ranks, on one card, or on the CPU. What ranks tell each other for that is the host's, too.
    Failure  A rank that fails says so in its next comparison, or aborts; one that is silent is missed after
-            TRAIN_GPT_SECONDS.
+            TRAIN_GPT_SECONDS. Of a process that was killed the others say which rank it was.
    Plan     What NCCL itself takes of a card, and cuBLASLt beside its workspace, is not in it. */
 #ifndef GPT_RANKS_CARD_H
 #define GPT_RANKS_CARD_H
+#include "rendezvous.h"
 #ifndef TRAIN_GPT_SECONDS
 #  define TRAIN_GPT_SECONDS 120 /* that a rank waits for the others, who may be in a long pass */
 #endif
@@ -28,7 +29,8 @@ typedef struct rank_here {
     card c;
     int  cards;                    /* that there are */
     const ncclUniqueId *id;        /* the same for all ranks, and so is the next */
-    size_t *settled;               /* ranks that ask for no more memory; one that failed before counts as all of them */
+    size_t *settled, own_ranks;    /* of this process: ranks that ask for no more memory, where one that failed before
+                                      counts as all of them; ranks */
     int  is_settled;               /* this one has been counted */
     memopt_nccl nccl;
     int  is_stuck;                 /* NCCL did not come to its end */
@@ -154,8 +156,8 @@ static int rank_await_others(rank *r) {
     size_t settled;
 
     rank_settle(r, 1);
-    while ((settled = __atomic_load_n(r->here.settled, __ATOMIC_ACQUIRE)) < r->o.ranks) (void)sched_yield();
-    if (settled == r->o.ranks) return 0;
+    while ((settled = __atomic_load_n(r->here.settled, __ATOMIC_ACQUIRE)) < r->here.own_ranks) (void)sched_yield();
+    if (settled == r->here.own_ranks) return 0;
     snprintf(r->e->message, sizeof r->e->message, "Another rank has failed.");
     r->told = 1;
     return 1;
@@ -191,7 +193,7 @@ static size_t rank_bytes(const rank *r, const ranks_plan *p) { return (size_t)p-
 /* ---- to close ---- */
 /* All ranks do it at the same time, as NCCL wants. */
 static void rank_leave(rank *r) {
-    rank_settle(r, r->o.ranks);
+    rank_settle(r, r->here.own_ranks);
     memopt_shard_close(r->shard);
     r->shard = NULL;
     memopt_comm_destroy(r->comms[ALL_RANKS]);
@@ -359,17 +361,19 @@ static int rank_after(rank *r) { (void)r; return 0; }
 /* ---- all ranks ---- */
 static int ranks_stuck; /* NCCL did not come to its end: nothing is given back, and _exit() ends the program */
 
-static size_t own_rank(void) { return 0; }
+static size_t process_rank; /* 0: of threads, too */
+
+static size_t own_rank(void) { return process_rank; }
 
 /* Before anything else is asked of CUDA. It would load a kernel when it is first launched, and may wait for what runs
    meanwhile: kernels of NCCL, which wait for ranks whose kernels are not loaded. */
-static int ranks_meet(size_t count, int *cards, ncclUniqueId *id, outcome *out) {
+static int ranks_prepare(size_t count, int makes_id, int *cards, ncclUniqueId *id, outcome *out) {
     cudaError_t wrong;
     ncclResult_t result;
 
     if (count > 1) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     wrong = cudaGetDeviceCount(cards);
-    result = wrong || count == 1 ? ncclSuccess : ncclGetUniqueId(id);
+    result = wrong || count == 1 || !makes_id ? ncclSuccess : ncclGetUniqueId(id);
     if (wrong) snprintf(out->message, sizeof out->message, "The cards: %s.", cudaGetErrorString(wrong));
     if (result) snprintf(out->message, sizeof out->message, "NCCL does not start: %s.", ncclGetErrorString(result));
     return wrong || result;
@@ -381,11 +385,12 @@ static int ranks_train(rank *ranks, const ranks_plan *p, outcome *out) {
     int cards;
     size_t i, settled = 0;
 
-    if (ranks_meet(n, &cards, &id, out)) return 1;
+    if (ranks_prepare(n, 1, &cards, &id, out)) return 1;
     for (i = 0; i < n; ++i) {
         ranks[i].here.cards = cards;
         ranks[i].here.id = &id;
         ranks[i].here.settled = &settled;
+        ranks[i].here.own_ranks = n;
     }
     ranks_start(ranks, p, out);
     for (i = 0; i < n; ++i) ranks_stuck |= ranks[i].here.is_stuck;
@@ -394,7 +399,7 @@ static int ranks_train(rank *ranks, const ranks_plan *p, outcome *out) {
     return 0;
 }
 
-static int ranks_run(const ranks_plan *p, outcome *out) {
+static int ranks_run_threads(const ranks_plan *p, outcome *out) {
     const size_t n = p->o->ranks;
     rank *ranks = (rank *)calloc(n, sizeof *ranks);
     size_t i;
@@ -406,6 +411,93 @@ static int ranks_run(const ranks_plan *p, outcome *out) {
     if (ranks_stuck) return wrong;
     for (i = 0; ranks && i < n; ++i) rank_close(&ranks[i]);
     free(ranks);
+    return wrong;
+}
+
+/* A launcher says which process this is, and of how many; switches may say otherwise. */
+static int ranks_take_launcher(int *argc, char ***argv) {
+    static const char *const names[][2] = { { "RANK", "WORLD_SIZE" },
+                                            { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE" },
+                                            { "PMI_RANK", "PMI_SIZE" },
+                                            { "SLURM_PROCID", "SLURM_NTASKS" } };
+    static char of_rank[] = "--rank", of_count[] = "--ranks";
+    char *number = NULL, *count = NULL, **all;
+    size_t i;
+    int k, meets = 0;
+
+    for (k = 1; k < *argc; ++k) meets |= !strncmp((*argv)[k], "--id-file", 9);
+    for (i = 0; meets && i < sizeof names / sizeof *names && (!number || !count); ++i) {
+        number = getenv(names[i][0]);
+        count = getenv(names[i][1]);
+    }
+    if (!number || !count) return 0;
+    all = (char **)malloc(((size_t)*argc + 5) * sizeof *all);
+    if (!all) return 1;
+    all[0] = (*argv)[0];
+    all[1] = of_rank;
+    all[2] = number;
+    all[3] = of_count;
+    all[4] = count;
+    memcpy(all + 5, *argv + 1, (size_t)*argc * sizeof *all); /* with the NULL behind them */
+    *argv = all;
+    *argc += 4;
+    return 0;
+}
+
+/* This process is one of them. */
+static int ranks_run_process(const ranks_plan *p, rendezvous *v, outcome *out) {
+    const options *o = p->o;
+    char *const message = out->message;
+    rank *r = (rank *)calloc(1, sizeof *r);
+    ncclUniqueId id;
+    size_t settled = 0, lost;
+    char gone[80];
+    int wrong;
+
+    memset(&id, 0, sizeof id);
+    if (!r || rank_begin(r, p, out, o->rank)) {
+        snprintf(message, sizeof out->message, "No memory for the ranks.");
+        free(r);
+        return 1;
+    }
+    r->o.rank = 0; /* the switches of all are the same, as they are saved */
+    r->o.id_file = NULL;
+    r->here.id = &id;
+    r->here.settled = &settled;
+    r->here.own_ranks = 1;
+    wrong = ranks_prepare(o->ranks, !o->rank, &r->here.cards, &id, out)
+         || rendezvous_share(v, &id, TRAIN_GPT_SECONDS, message, sizeof out->message);
+    if (!wrong) {
+        rank_run(r, p);
+        wrong = r->wrong;
+        ranks_stuck = r->here.is_stuck;
+        lost = wrong ? rendezvous_lost(v) : o->ranks;
+        snprintf(gone, sizeof gone, " The process of rank %zu is gone.", lost);
+        if (wrong)
+            snprintf(message, sizeof out->message, "rank %zu: %.300s%s", o->rank, r->e->message,
+                     lost < o->ranks ? gone : "");
+        if (!wrong) memcpy(p->reports, r->reports, o->ranks * sizeof *p->reports);
+    }
+    if (ranks_stuck) return wrong;
+    rank_close(r);
+    free(r);
+    return wrong;
+}
+
+static int ranks_run(const ranks_plan *p, outcome *out) {
+    const options *o = p->o;
+    rendezvous v;
+    int wrong;
+
+    if (!o->id_file) return ranks_run_threads(p, out);
+    process_rank = o->rank;
+    wrong = rendezvous_open(&v, o->id_file, o->rank, o->ranks, out->message, sizeof out->message);
+    if (!wrong) {
+        wrong = ranks_run_process(p, &v, out);
+        rendezvous_end(&v);
+    }
+    rendezvous_close(&v);
+    if (wrong && o->rank) fprintf(stderr, "train_gpt: %s\n", out->message); /* ranks_main() tells that of rank 0 */
     return wrong;
 }
 #endif

@@ -111,6 +111,7 @@ for variant in mma wgmma; do
     train "bf16, 8-bit Adam, checkpoints, $variant" train_gpt_$variant --head chunk:2048 --weights bf16 --optimizer adamw8 \
         --keep overhead:33 --fuse-step
 done
+train "split weights, a graph, wgmma" train_gpt_wgmma --head chunk:2048 --weights split --graph # the losses of the first of wgmma
 
 # ---- 5: torch ----
 part 5-peers

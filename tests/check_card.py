@@ -79,7 +79,7 @@ TOOLS = {"PATH": os.path.join(WORK.name, "bin") + ":" + os.environ["PATH"]}
 
 # ---- all of it ----
 status, out, said = rehearse(programs(), **TOOLS)
-check(status == 0 and len(said) == 15 and all(verdict.startswith("ok, ") for verdict in said.values()), f"all: {status} {said}")
+check(status == 0 and len(said) == 16 and all(verdict.startswith("ok, ") for verdict in said.values()), f"all: {status} {said}")
 text = page(out)
 for want in ["| machine: machine | ok", r"tests of all sections, mma: [1-9]\d* passed, 0 failed, 0 skipped\.",
              r"\| attention_128_causal_back \|( [\d.,e+]+ \|){5}", r"\| adamw_8bit_bf16 \| [\d.,e-]+ GB/s \|", r"\| gradients_measure \|",
@@ -92,13 +92,14 @@ for want in ["| machine: machine | ok", r"tests of all sections, mma: [1-9]\d* p
 check(not re.search(r"FAILED|cut off|SKIP", text), text)
 with open(os.path.join(out, "4-train.txt"), encoding="utf-8") as file:
     runs = [json.loads(line) for line in file if line.startswith("{")]
-check([len(run["seconds_of_steps"]) for run in runs] == [3] * 4 and all("split" in run["switches"] for run in runs[::2]), "the runs")
+check([len(run["seconds_of_steps"]) for run in runs] == [3] * 5 and all("split" in run["switches"] for run in runs[::2]), "the runs")
+check(runs[4]["losses"] == runs[2]["losses"] and runs[4]["nodes_of_the_graph"], "a step as a graph")
 
 # ---- what is missing is told, and is no failure; what fails is one ----
 status, out, said = rehearse(programs(), **TOOLS, SIMULATOR_DEVICES="0")
 skipped = [verdict for name, verdict in said.items() if name != "machine"]
-check(status == 0 and len(skipped) == 13 and all(verdict.startswith("SKIP: no CUDA device here") for verdict in skipped), f"no card: {said}")
-check(page(out).count("SKIP: no CUDA device here") == 14, "no card: the page")
+check(status == 0 and len(skipped) == 14 and all(verdict.startswith("SKIP: no CUDA device here") for verdict in skipped), f"no card: {said}")
+check(page(out).count("SKIP: no CUDA device here") == 15, "no card: the page")
 status, out, said = rehearse(programs("bench_wgmma", "train_gpt_mma", "train_gpt_wgmma"))
 check(status == 0 and "SKIP: no " in said["attention, wgmma"] and said["attention, wgmma"].endswith("/bench_wgmma: make card")
       and said["profile"].startswith("SKIP: no ") and said["attention, mma"].startswith("ok"), f"missing: {said}")

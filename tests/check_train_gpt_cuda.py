@@ -29,7 +29,7 @@ BESIDE_CPU = [
     ("--fuse-step --keep every:1", FP32),
     ("--accumulate 3 --clip 0.5 --warmup 2 --schedule cosine", FP32),
     ("--optimizer lion8 --dropout 0.1 --seed 7", TURNS),
-    ("--optimizer adamw8 --validate 4", TURNS),
+    ("--optimizer adamw8 --accumulate 2 --validate 4", TURNS),
     ("--optimizer lamb", FP32),
     ("--optimizer adafactor --scale-lr 4", FP32),
     ("--optimizer muon --fuse-step", TURNS),

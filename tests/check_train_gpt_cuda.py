@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -376,6 +377,7 @@ def same_run(told, other, what):
         check(of_ranks(told, name) == of_ranks(other, name), f"{what}: other {name}")
 
 
+PAGE = "=8s5Q1024Q128sQ" # of rendezvous.h: magic, rank, count, number, heard, ended, numbers, bytes, sum
 PROCESSES = [
     ("--units 4 --steps 2 --validate 2", 2, 1),
     ("--units 4 --steps 2 --validate 2", 4, 3),
@@ -411,6 +413,18 @@ if "simulator" in CARD:
         started = processes(2, two, ids)
         told = ended(started)
         check(told == [(0, "")] * 2, f"files that are {damage}: {told}")
+    # Nor is a page that is half written: rank 0's, with the number of rank 1 in it already, and another's bytes.
+    second = process(1, 2, two, ids + "_torn")
+    while second.poll() is None and not os.path.exists(ids + "_torn.1"):
+        time.sleep(0.01)
+    time.sleep(0.2)
+    with open(ids + "_torn.1", "rb") as f:
+        own = struct.unpack(PAGE, f.read())
+    with open(ids + "_torn.0", "wb") as f:
+        f.write(struct.pack(PAGE, own[0], 0, 2, 5, 0, 0, 0, own[3], *[0] * 1022, b"no id", 7))
+    time.sleep(0.2)
+    told = ended([process(0, 2, two, ids + "_torn"), second])
+    check(told == [(0, "")] * 2, f"a page that is half written: {told}")
     # A process of another run, with the same file: refused; the first goes on. Then one of it is killed: the other says which.
     endless = processes(3, TINY + "--units 3 --steps 1000000".split(), ids)
     time.sleep(2)

@@ -2509,6 +2509,8 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
     memopt_arena       *arena;    /* where each pass takes its memory, at the low end, in one push; NULL: see
                                      memopt_tape_set_memory() */
     int                 not_host_visible; /* of memory that was set, without an arena: as in memopt_tape_call */
+    int                 held_apart; /* 1: what lives between forward and backward lies in memory of its own, see
+                                     memopt_tape_set_held(); without an arena, and not in memopt_tape_open() */
     memopt_tag          tag;      /* of that push; 0 = MEMOPT_TAG_ACTIVATIONS */
     uint64_t            seed;     /* of call->seed */
     /* The state of an engine's own generator, or of one for each segment: saved before the first forward of each
@@ -2579,6 +2581,7 @@ typedef struct memopt_tape_stats {
     size_t   live_peak;      /* largest sum of bytes alive: no placing could need less */
     size_t   evaluate_peak;  /* of memopt_tape_evaluate() */
     size_t   kept;           /* bytes held between forward and backward */
+    size_t   held;           /* with held_apart: bytes of `peak` that are to be set by memopt_tape_set_held() */
     size_t   solve_bytes;    /* the solver's largest table: taken while the shape was solved, and given back */
     size_t   solve_arena;    /* the largest table that lay in the arena: its low end was higher by so much, aligned to
                                 64. No more than 3 / 4 of the peak expected, or than the arena has held before. In a
@@ -2665,9 +2668,14 @@ MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_cha
 MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *input, const void *grad_output,
                                                void *grad_input, size_t repeats);
 
-/** Memory for the passes of a tape without an arena: stats.peak bytes (or evaluate_peak), aligned to 64. NULL takes
-    it back. */
+/** Memory for the passes of a tape without an arena: stats.peak bytes (or evaluate_peak), aligned to 64, less
+    stats.held with held_apart. NULL takes it back. */
 MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory, size_t bytes);
+
+/** With held_apart: stats.held bytes, aligned to 64, for what lives between forward and backward. Tapes with passes
+    under way at once, as those of a pipeline's micro-batches, each have their own, and share memopt_tape_set_memory():
+    forwards and backwards use it one after the other. */
+MEMOPT_API memopt_status memopt_tape_set_held(memopt_tape *tape, void *memory, size_t bytes);
 
 /** Of the last call that failed; `index` is the segment, `action` which of the schedule's. Ask when that call has
     returned: among the arguments of one call, C does not say which is computed first. */
@@ -23588,6 +23596,8 @@ MEMOPT_I_SMALL_END
               forward only.
    Invariant  A place belongs to the newest buffer of its kind and index: whatever an action uses was born before it or
               by it, and is not born again before it is gone.
+   Apart      What lives between forward and backward is alive together, so it is stacked without a gap. Below all else,
+              and for the whole pass, it can be memory of its own: the working memory is then shared by tapes.
    Cost       72 bytes an instruction; linear in actions times skips. The planner searches by a fixed amount of work,
               never by the clock, so that every machine finds the same offsets. */
 
@@ -23623,6 +23633,7 @@ typedef struct memopt_i_compiled_pass {
     size_t count, skip_ref_count;
     size_t split;  /* the first backward */
     size_t peak;   /* bytes */
+    size_t held;   /* of them, from the lowest: held between forward and backward, and apart; 0: not apart */
     size_t bound;  /* the most that is alive at one moment, rounded up: no placing needs less */
     size_t output; /* where the last output lies when the forward is done */
 } memopt_i_compiled_pass;
@@ -23860,6 +23871,24 @@ static void memopt_i_compiler_resolve(const memopt_i_compiler *d, memopt_i_compi
     }
 }
 
+/* What is alive when action `split` begins, the first backward, lies below all else, and nothing else does. */
+static size_t memopt_i_compiler_hold(memopt_i_compiler *d, size_t split) {
+    size_t held = 0;
+    size_t i;
+
+    for (i = 0; i < d->item_count; ++i) {
+        memopt_plan_item *item = &d->items[i];
+
+        if (item->first >= split || item->last <= split) continue;
+        item->first = 0;
+        item->last = d->end;
+        item->fixed = 1;
+        item->offset = held;
+        held += item->size; /* of what is alive at one moment: the rounded chain was checked */
+    }
+    return held;
+}
+
 static memopt_status memopt_i_compiler_plan(memopt_i_compiler *d, const memopt_i_fitter *fitter,
                                             memopt_i_compiled_pass *compiled) {
     memopt_plan_options options;
@@ -23885,6 +23914,7 @@ static memopt_status memopt_i_compile_make(const memopt_i_fitter *s, const memop
     memopt_i_compiler d;
     memopt_i_simulation w;
     memopt_status status;
+    size_t split = 0;
 
     status = memopt_i_compiler_open(&d, s, count, memopt_i_compile_skip_refs(&s->plain, actions, count));
     if (status) return status;
@@ -23898,6 +23928,7 @@ static memopt_status memopt_i_compile_make(const memopt_i_fitter *s, const memop
             if (kept && actions[d.at].op == MEMOPT_ACTION_BACKWARD && compiled->split == SIZE_MAX) {
                 compiled->split = compiled->count;
                 *kept = w.live;
+                split = d.at;
             }
             status = memopt_i_simulation_step(&w, actions[d.at]);
             if (!status) memopt_i_compiler_instruction(&d, &s->plain, actions[d.at], compiled);
@@ -23907,6 +23938,7 @@ static memopt_status memopt_i_compile_make(const memopt_i_fitter *s, const memop
             status = memopt_i_simulation_refuse_unended(&w, s->error);
         memopt_i_simulation_close(&w);
     }
+    if (s->desc->held_apart && split) compiled->held = memopt_i_compiler_hold(&d, split);
     if (!status) status = memopt_i_compiler_plan(&d, s, compiled);
     if (!status) memopt_i_compiler_resolve(&d, compiled);
     memopt_i_free(s->host, d.block, d.memory, MEMOPT_I_HOST_ALIGN);
@@ -24544,8 +24576,9 @@ struct memopt_tape {
     size_t           count, layer_count;    /* segments of the shape in use; of the layers given at creation */
     size_t           skip_count;            /* given at creation: what `skips` has room for */
     size_t           state_bytes, align, repeats, repeat;
-    unsigned char   *base, *placed;
+    unsigned char   *base, *placed, *held;
     size_t           placed_bytes, peak_taken; /* peak_taken: bytes a pass has taken of the arena */
+    size_t           held_bytes, apart;     /* apart: of the pass under way, places below it are in `held` */
     int              owns_placed;           /* memopt_tape_open(): `placed` is the host's memory, and grows */
     memopt_mark      below;                 /* of the arena, below the push */
     memopt_i_guard   guard;                 /* of what was pushed */
@@ -24597,7 +24630,8 @@ static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
 #define MEMOPT_I_CANCELLED_INSIDE "a callback has cancelled the pass"
 
 static void *memopt_i_tape_at(const memopt_tape *t, size_t place) {
-    return place > SIZE_MAX - MEMOPT_I_PLACES_OUTSIDE ? t->outside[SIZE_MAX - place] : t->base + place;
+    if (place < t->apart) return t->held + place;
+    return place > SIZE_MAX - MEMOPT_I_PLACES_OUTSIDE ? t->outside[SIZE_MAX - place] : t->base + (place - t->apart);
 }
 
 /* To see differences: four lanes of 8 bytes; each step is invertible, so that no single change is lost. */
@@ -24986,10 +25020,15 @@ static MEMOPT_I_COLD memopt_status memopt_i_tape_grow(memopt_tape *t, size_t byt
 }
 
 /* The memory of a pass: one push, or what was placed. */
-static memopt_status memopt_i_tape_acquire(memopt_tape *t, size_t bytes) {
+static memopt_status memopt_i_tape_acquire(memopt_tape *t, const memopt_i_compiled_pass *compiled) {
+    const size_t bytes = compiled->peak - compiled->held;
     memopt_push_options options;
     memopt_arena *arena = t->desc.arena;
 
+    if (compiled->held > t->held_bytes)
+        return memopt_i_fail_count(&t->error, MEMOPT_ERR_MEMORY, "no memory was set, or less than a pass holds",
+                                   "held bytes", t->held_bytes, "at least", compiled->held);
+    t->apart = compiled->held;
     if (t->owns_placed && bytes > t->placed_bytes) {
         const memopt_status status = memopt_i_tape_grow(t, bytes);
         if (status) return status;
@@ -25076,7 +25115,9 @@ static int memopt_i_tape_overlap(const memopt_tape *t, const void *a, size_t a_b
 
 static int memopt_i_tape_inside(const memopt_tape *t, const void *a, size_t bytes,
                                 const memopt_i_compiled_pass *compiled) {
-    return t->not_host_visible != 1 && memopt_i_overlaps(a, memopt_i_max(bytes, 1), t->base, compiled->peak);
+    return t->not_host_visible != 1
+        && (memopt_i_overlaps(a, memopt_i_max(bytes, 1), t->base, compiled->peak - compiled->held)
+            || memopt_i_overlaps(a, memopt_i_max(bytes, 1), t->held, compiled->held));
 }
 
 /* The gradient of a loss may be the last output itself: both are only read, unless the last segment works in place. */
@@ -25147,7 +25188,7 @@ static memopt_status memopt_i_tape_check_ends(memopt_tape *t) {
 /* ---- passes that stand alone, and evaluations ---- */
 
 static memopt_status memopt_i_tape_open(memopt_tape *t, const void *input) {
-    memopt_status status = memopt_i_tape_acquire(t, t->shape->pass.peak);
+    memopt_status status = memopt_i_tape_acquire(t, &t->shape->pass);
 
     if (status) return status;
     memopt_i_tape_outside(t, input, NULL, NULL);
@@ -25257,7 +25298,7 @@ MEMOPT_API memopt_status memopt_tape_evaluate(memopt_tape *tape, const void *inp
 
     if (status) return status;
     if (!input) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the input is NULL");
-    status = memopt_i_tape_acquire(tape, tape->shape->evaluation.peak);
+    status = memopt_i_tape_acquire(tape, &tape->shape->evaluation);
     if (status) return status;
     clash = memopt_i_tape_evaluation_overlap_reason(tape, input, output);
     if (clash) {
@@ -25401,6 +25442,19 @@ MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory,
         return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "memory is not aligned to 64");
     tape->placed = (unsigned char *)memory;
     tape->placed_bytes = memory ? bytes : 0;
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_tape_set_held(memopt_tape *tape, void *memory, size_t bytes) {
+    const memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
+
+    if (status) return status;
+    if (!tape->desc.held_apart)
+        return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the tape was created without held_apart");
+    if ((uintptr_t)memory % tape->align)
+        return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "memory is not aligned to 64");
+    tape->held = (unsigned char *)memory;
+    tape->held_bytes = memory ? bytes : 0;
     return MEMOPT_OK;
 }
 
@@ -25612,6 +25666,8 @@ static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host 
     memopt_i_must_number(&c, memopt_i_in_range(d->not_host_visible, 0, 2), "not_host_visible",
                          memopt_i_signed(d->not_host_visible), "0 to", memopt_i_count(2));
     memopt_i_must_be_flag(&c, "verify", d->verify);
+    memopt_i_must_be_flag(&c, "held_apart", d->held_apart);
+    memopt_i_must(&c, !d->held_apart || !d->arena, NULL, "held_apart is for memory that is set, without an arena");
     if (on_device && lossy && !d->device_codec.run_fn)
         memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, NULL, "a lossy codec on a device needs a device codec");
     if (on_device && d->verify) memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, NULL, "verify reads memory of a device");
@@ -25776,6 +25832,8 @@ MEMOPT_API memopt_status memopt_tape_open(const memopt_tape_desc *desc, memopt_t
     if (memopt_i_host_fill(desc->host, &host)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     if (!desc->arena && desc->not_host_visible)
         return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "memory that is not for the CPU needs an arena");
+    if (desc->held_apart)
+        return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "held_apart is for memory that is set, as for a tape created");
     (void)memopt_carve(&c, desc->chain.count, sizeof *segments, 16);
     (void)memopt_carve(&c, desc->chain.count, sizeof *layers, 16);
     status = memopt_i_compile_block(&host, error, "no memory for the segments", &c);
@@ -25815,6 +25873,7 @@ MEMOPT_API memopt_tape_stats memopt_tape_get_stats(const memopt_tape *tape) {
     s.live_peak = tape->shape->result.peak;
     s.evaluate_peak = tape->shape->evaluation.peak;
     s.kept = tape->shape->kept;
+    s.held = tape->shape->pass.held;
     s.solve_bytes = tape->shape->solve_bytes;
     s.solve_arena = tape->shape->solve_arena;
     s.cost = tape->shape->result.cost;
@@ -25944,6 +26003,8 @@ MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *se
     if (status) return status;
     if (inner->desc.arena)
         return memopt_i_tape_fail(inner, MEMOPT_ERR_ARGUMENT, "an inner tape takes no arena of its own");
+    if (inner->desc.held_apart)
+        return memopt_i_tape_fail(inner, MEMOPT_ERR_ARGUMENT, "an inner tape holds nothing apart");
     shape = inner->shape;
     memset(&s, 0, sizeof s);
     s.output_bytes = s.saved_bytes = shape->segments[inner->count - 1].output_bytes;
@@ -36698,9 +36759,10 @@ MEMOPT_I_SMALL_END
    Invariant  A call that failed inside a transport has broken it: the transport is told once, and nothing is begun any
               more.
    Threads    A rank posts its call in its slot, which is free again when all ranks have copied what they receive from
-              it. In a wait a rank serves all its calls to which all ranks have come; otherwise two ranks that wait in
-              different orders would deadlock. So a rank in a wait is never the late one. A rank leaves a broken wait
-              only when nobody copies: its memory is its own then. */
+              it. A root that broadcasts where it lies has nothing to copy, and is not waited for. In a wait a rank
+              serves all its calls to which all ranks have come; otherwise two ranks that wait in different orders would
+              deadlock. So a rank in a wait is never the late one. A rank leaves a broken wait only when nobody copies:
+              its memory is its own then. */
 
 MEMOPT_I_SMALL_BEGIN
 typedef struct memopt_i_comm_header { /* what a rank asks for; bytes of 64 bits each, so that nothing is undefined */
@@ -37062,6 +37124,16 @@ static void memopt_i_ranks_copy(const memopt_i_rank *own, size_t slot) { /* with
     }
 }
 
+/* A rank has what it receives. With the lock. */
+static void memopt_i_ranks_copied(memopt_ranks *x, size_t slot, memopt_i_post *post) {
+    post->is_copied = 1;
+    if (++x->copied[slot] == x->rank_count) {
+        x->copied[slot] = 0;
+        x->turns[slot] = post->turn;
+    }
+    memopt_i_condition_wake(&x->changed);
+}
+
 /* Serve those of a rank's calls to which all ranks have come; 0: there was none, and it may sleep. With the lock. */
 static int memopt_i_ranks_serve(memopt_i_rank *own) {
     memopt_ranks *x = own->ranks;
@@ -37081,12 +37153,8 @@ static int memopt_i_ranks_serve(memopt_i_rank *own) {
         memopt_i_ranks_copy(own, slot);
         memopt_i_mutex_lock(&x->lock);
         --x->copying;
-        post->is_copied = served = 1;
-        if (++x->copied[slot] == x->rank_count) {
-            x->copied[slot] = 0;
-            x->turns[slot] = post->turn;
-        }
-        memopt_i_condition_wake(&x->changed);
+        served = 1;
+        memopt_i_ranks_copied(x, slot, post);
     }
     return served;
 }
@@ -37104,6 +37172,8 @@ static memopt_status memopt_i_ranks_begin(void *user, const memopt_comm_call *ca
         post->is_open = 1;
         post->is_copied = 0;
         post->call = *call;
+        if (call->kind == MEMOPT_COMM_BROADCAST && call->root == own->rank && call->receive == call->send)
+            memopt_i_ranks_copied(x, slot, post); /* so others need not wait for its wait */
         memopt_i_condition_wake(&x->changed);
     }
     memopt_i_mutex_unlock(&x->lock);

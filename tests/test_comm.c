@@ -513,13 +513,41 @@ static void comm_late_threads(void) {
     memopt_thread_pool_destroy(pool);
     comm_three_close(&t);
 }
+/* A root sends where it lies, and waits for another communicator first: the other rank has what it receives without that. */
+typedef struct comm_pair { memopt_ranks *ranks[2]; char got[2]; memopt_status status[2]; } comm_pair;
+static void comm_pair_rank(void *task, size_t rank, int worker) {
+    comm_pair *p = (comm_pair *)task; char mine = (char)(rank ? 'b' : 'a'); memopt_comm *there = comm_make(memopt_ranks_transport(p->ranks[0], rank), 1), *back = comm_make(memopt_ranks_transport(p->ranks[1], rank), 1);
+    memopt_comm_call send = comm_call(MEMOPT_COMM_BROADCAST, 1, &mine, &mine), get = comm_call(MEMOPT_COMM_BROADCAST, 1, NULL, &p->got[rank]); uint64_t number = 0; memopt_status s; int k;
+    (void)worker;
+    send.root = rank; get.root = 1 - rank;
+    for (k = 0, s = MEMOPT_OK; k < 12 && !s; ++k) { /* more than there are slots */
+        if (rank) s = memopt_comm_run(there, &get);
+        if (!s) s = memopt_comm_begin(rank ? back : there, &send, &number);
+        if (!s && !rank) s = memopt_comm_run(back, &get);
+        if (!s) s = memopt_comm_wait(rank ? back : there, number);
+    }
+    p->status[rank] = s;
+    if (s) { memopt_comm_abort(there); memopt_comm_abort(back); }
+    memopt_comm_destroy(there); memopt_comm_destroy(back);
+}
+static void comm_root_goes_on(void) {
+    comm_pair p; memopt_ranks_desc d; memopt_thread_pool *pool = NULL; memopt_threads threads;
+    memset(&p, 0, sizeof p); memset(&d, 0, sizeof d);
+    d.rank_count = 2; d.deadline = UINT64_C(3000000000);
+    CHECK(memopt_ranks_create(&d, &p.ranks[0]) == MEMOPT_OK && memopt_ranks_create(&d, &p.ranks[1]) == MEMOPT_OK && memopt_thread_pool_create(NULL, 2, &pool) == MEMOPT_OK);
+    if (!pool) return;
+    threads = memopt_thread_pool_threads(pool);
+    threads.run_fn(threads.user, 2, comm_pair_rank, &p);
+    CHECK(!p.status[0] && !p.status[1] && p.got[0] == 'b' && p.got[1] == 'a');
+    memopt_thread_pool_destroy(pool); memopt_ranks_destroy(p.ranks[0]); memopt_ranks_destroy(p.ranks[1]);
+}
 #endif
 
 static void test_comm(void) {
     RUN(comm_alone); RUN(comm_breaks_once); RUN(comm_fails_twice); RUN(comm_counts); RUN(comm_create_refusals); RUN(comm_refusals);
     RUN(comm_ranks_refusals); RUN(comm_no_memory);
 #if defined(MEMOPT_I_POOL)
-    RUN(comm_threads); RUN(comm_disagree); RUN(comm_fail); RUN(comm_deadline); RUN(comm_late); RUN(comm_late_threads);
+    RUN(comm_threads); RUN(comm_root_goes_on); RUN(comm_disagree); RUN(comm_fail); RUN(comm_deadline); RUN(comm_late); RUN(comm_late_threads);
 #endif
 }
 #ifndef TEST_COMBINED

@@ -104,6 +104,7 @@ struct tape_watch {
     memopt_tape_layer layer[TAPE_MOST]; tape_watched watched[TAPE_MOST];
     memopt_tape *tape; tape_rig *rig;
     unsigned char *input, *grad_output, *grad_input; size_t grad_output_bytes;
+    unsigned char *shared; size_t shared_bytes; /* memory that others use between forward and backward */
     uint64_t pass;                      /* what the patterns are made of */
     uint64_t seed;                      /* that step->seed must be */
     size_t action;                      /* of the tape's actions, the next */
@@ -421,6 +422,7 @@ static memopt_status tape_watch_pass(tape_watch *w) {
             || !before.peak, w->pass);
         CHECK_AT(w->dry || tape_holds(memopt_tape_output(w->tape), w->segment[n - 1].output_bytes,
             tape_key(w->pass, TAPE_VALUE, n)), w->pass);
+        if (w->shared) memset(w->shared, 0x5B, w->shared_bytes); /* another tape's pass */
         status = memopt_tape_backward(w->tape, w->grad_output_bytes ? w->grad_output : NULL,
             w->chain.input_grad_bytes ? w->grad_input : NULL);
     }
@@ -1172,6 +1174,79 @@ static void tape_bad_descs(void) {
     }
     CHECK(memopt_tape_create(&good, &tape) == MEMOPT_OK);
     memopt_tape_destroy(tape);
+}
+/* What a pass holds between forward and backward in memory of its own; the rest is anybody's meanwhile. No byte outside. */
+static void tape_held_apart(void) {
+    tape_watch w; memopt_tape_desc d; memopt_tape_stats s; unsigned char *block[2], *at[2]; size_t bytes[2], i, k, n; uint64_t seed, held = 0, shared = 0;
+    for (seed = 1; seed <= 12; ++seed)
+        for (n = 0; n < TAPE_VARIANTS; ++n) {
+            tape_watch_make(&w, seed, 2 + seed % 6, seed % 3);
+            tape_watch_buffers(&w);
+            w.on_loan = 1;
+            d = tape_watch_desc(&w, NULL);
+            d.held_apart = 1;
+            tape_variant(&d, n);
+            CHECK_AT(memopt_tape_create(&d, &w.tape) == MEMOPT_OK, seed * 100 + n);
+            s = memopt_tape_get_stats(w.tape);
+            CHECK_AT(s.held >= s.kept && s.held <= s.peak && s.held < s.kept + 64 * (3 * w.chain.count + w.chain.skip_count), seed * 100 + n);
+            CHECK_AT(!d.budget || s.peak <= d.budget, seed * 100 + n);
+            bytes[0] = s.peak - s.held; bytes[1] = s.held;
+            held += bytes[1]; shared += bytes[0];
+            for (k = 0; k < 2; ++k) {
+                block[k] = (unsigned char *)malloc(bytes[k] + 192);
+                at[k] = block[k] + (64 - (uintptr_t)block[k] % 64);
+                memset(block[k], 0x77, bytes[k] + 192);
+            }
+            CHECK(memopt_tape_set_memory(w.tape, at[0], bytes[0]) == MEMOPT_OK && memopt_tape_set_held(w.tape, at[1], bytes[1]) == MEMOPT_OK);
+            w.shared = at[0]; w.shared_bytes = bytes[0];
+            CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK && tape_watch_pass(&w) == MEMOPT_OK, seed * 100 + n);
+            for (k = 0; k < 2; ++k) {
+                for (i = 0; i < bytes[k] + 192; ++i)
+                    if (block[k] + i < at[k] || block[k] + i >= at[k] + bytes[k]) CHECK_AT(block[k][i] == 0x77, i);
+                free(block[k]);
+            }
+            memopt_tape_destroy(w.tape);
+            tape_watch_close(&w);
+        }
+    CHECK(held && shared);
+}
+static void tape_held_apart_refusals(void) {
+    tape_watch w; memopt_tape_desc d; memopt_tape_stats s; memopt_segment segment; memopt_tape_layer layer; tape_rig r; memopt_error why; unsigned char *block, *at;
+    tape_watch_make(&w, 23, 6, 2);
+    tape_watch_buffers(&w);
+    w.on_loan = 1;
+    d = tape_watch_desc(&w, NULL);
+    d.rule = MEMOPT_SCHEDULE_ALL; d.held_apart = 2; d.error = &why;
+    CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_ERR_ARGUMENT);
+    d.held_apart = 1;
+    CHECK(memopt_tape_open(&d, &w.tape) == MEMOPT_ERR_ARGUMENT && test_error_says(why, MEMOPT_ERR_ARGUMENT, "held_apart is for memory that is set, as for a tape created"));
+    tape_rig_open(&r, tape_watch_room(&w), 0);
+    d.arena = r.arena;
+    CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_ERR_ARGUMENT && test_error_says(why, MEMOPT_ERR_ARGUMENT, "held_apart is for memory that is set, without an arena"));
+    tape_rig_close(&r);
+    d.arena = NULL;
+    CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK);
+    s = memopt_tape_get_stats(w.tape);
+    block = (unsigned char *)malloc(s.peak + 192); at = block + (64 - (uintptr_t)block % 64);
+    CHECK(memopt_tape_set_memory(w.tape, at, s.peak - s.held) == MEMOPT_OK);
+    tape_watch_feed(&w);
+    CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_ERR_MEMORY && w.calls == 0);
+    CHECK(memopt_tape_set_held(w.tape, at + (s.peak - s.held) + 1, s.held) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_set_held(w.tape, at + (s.peak - s.held), s.held - 1) == MEMOPT_OK && memopt_tape_forward(w.tape, w.input) == MEMOPT_ERR_MEMORY && w.calls == 0);
+    CHECK(memopt_tape_set_held(w.tape, at + (s.peak - s.held), s.held) == MEMOPT_OK);
+    CHECK(memopt_tape_forward(w.tape, at + (s.peak - s.held)) == MEMOPT_ERR_ARGUMENT && w.calls == 0); /* within what it holds */
+    CHECK(memopt_tape_nest(w.tape, &segment, &layer) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK && memopt_tape_set_held(w.tape, at, s.held) == MEMOPT_ERR_STATE && memopt_tape_cancel(w.tape) == MEMOPT_OK);
+    CHECK(memopt_tape_set_held(w.tape, NULL, 0) == MEMOPT_OK && memopt_tape_set_held(NULL, at, 64) == MEMOPT_ERR_ARGUMENT);
+    tape_watch_feed(&w);
+    w.calls = 0;
+    CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_ERR_MEMORY && w.calls == 0);
+    memopt_tape_destroy(w.tape);
+    d.held_apart = 0;
+    CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK && memopt_tape_get_stats(w.tape).held == 0 && memopt_tape_set_held(w.tape, at, s.held) == MEMOPT_ERR_ARGUMENT);
+    memopt_tape_destroy(w.tape);
+    free(block);
+    tape_watch_close(&w);
 }
 static void tape_placed(void) { /* a tape without an arena, in memory of ours */
     tape_watch w; memopt_tape_desc d; memopt_tape_stats s; unsigned char *block, *at; size_t most, i;
@@ -4971,6 +5046,8 @@ static void test_tape(void) {
     RUN(tape_order);
     RUN(tape_bad_descs);
     RUN(tape_placed);
+    RUN(tape_held_apart);
+    RUN(tape_held_apart_refusals);
     RUN(tape_tags);
     RUN(tape_stored);
     RUN(tape_jumped_out); RUN(tape_left_by_hooks); RUN(tape_jumped_with_generator); RUN(tape_jumped_nested);

@@ -17,8 +17,8 @@
    Tied tokens  The last rank has a copy of them. The head's gradient of each micro-batch goes to the first rank before
                 its backward, which adds onto it: as in one process that adds up micro-batches outside, by done_fn. With
                 `accumulate` one process adds the head's onto the embedding's of the micro-batch before, which would be
-                a wait of all ranks for each other: refused. Up to `tied_slots` of them are under way: with fewer than
-                the simulation asks for the last rank waits. pipeline_share_tokens() follows the optimizer.
+                a wait of all ranks for each other: refused. Up to `tied_slots` of them are under way; with few the
+                last rank waits. pipeline_share_tokens() follows the optimizer.
    Links        Communicators of two ranks, of yours, one for each direction: the sender is rank 0 of it, the receiver
                 rank 1, as a message is a broadcast. On one for both directions, or for all ranks, calls would have an
                 order that both ends know only from this schedule. They are `unchecked`: a call that is compared begins
@@ -443,6 +443,940 @@ static inline memopt_status pipeline_simulate(const pipeline_schedule *s, const 
         if (course->under_way) pipeline_count_under_way(s, course->under_way);
     }
     pipeline_free(host, room.base, bytes);
+    return status;
+}
+
+/* ---- a chain in stages ---- */
+typedef struct pipeline_desc { /* zero it, then set what you need; the same on all ranks, but for layers and user */
+    pipeline_shape shape;
+    const memopt_tape_layer *layers;   /* of the whole chain, whose head begins the backward; weights of a rank's own
+                                          stages alone are needed, and those when it runs */
+    const memopt_segment    *segments; /* described; without skips */
+    size_t            count, input_bytes; /* input_bytes: of a micro-batch */
+    memopt_tape_desc  tape;            /* of each stage: rule, every, overhead, codec, seed, verify, host; no budget */
+    const transformer *tied;           /* NULL: nothing is tied; else the shape whose head has the tokens as weights */
+    size_t            tied_slots;      /* at most MEMOPT_COMM_CALLS. 0 = as many as the last rank never waits for, where
+                                          all actions take the same time */
+    /* NULL, or what lies on a rank for some segments beside the pipeline: weights, gradients, states. By dry runs */
+    size_t          (*resident_fn)(void *user, size_t first, size_t count);
+    /* NULL, or called around each action, for targets, `accumulate` and losses; what it returns ends the step */
+    memopt_status   (*before_fn)(void *user, const pipeline_action *action);
+    memopt_status   (*after_fn)(void *user, const pipeline_action *action);
+    void             *user;
+    memopt_error     *error;           /* NULL, or filled in when pipeline_plan() or pipeline_open() fails */
+} pipeline_desc;
+
+typedef struct pipeline_stage {
+    size_t first, count;  /* segments */
+    size_t under_way;     /* micro-batches at most */
+    size_t held, work;    /* bytes: of each micro-batch under way; of a pass, once */
+    size_t input, output, input_grad, output_grad; /* bytes of what is sent and received; 0: none */
+    size_t resident;
+    size_t tied_slots;    /* of the last stage, where tokens are tied: gradients of them at once */
+} pipeline_stage;
+
+typedef struct pipeline_bytes { /* of a rank */
+    size_t resident; /* what resident_fn tells */
+    size_t tokens;   /* the last rank's copy of tied tokens, an array of yours */
+    size_t pipeline; /* for pipeline_open() */
+    size_t total;
+} pipeline_bytes;
+
+typedef struct pipeline_links { /* of one rank; NULL where nothing is sent or received */
+    memopt_comm *in[PIPELINE_LINK_KINDS], *out[PIPELINE_LINK_KINDS]; /* of two ranks each: the sender is rank 0 */
+    memopt_comm *all; /* NULL, or of all ranks: compares plans, and tells who failed */
+} pipeline_links;
+
+typedef struct pipeline_layer { /* a layer in its place in the whole chain */
+    memopt_tape_layer layer;
+    size_t first;
+} pipeline_layer;
+
+typedef struct pipeline_slot { /* a micro-batch under way */
+    memopt_tape *tape;
+    void  *input, *held;
+    size_t micro_batch; /* SIZE_MAX: none */
+    size_t sent;        /* its output is in message sent - 1; 0: in none */
+} pipeline_slot;
+
+typedef struct pipeline_chunk {
+    pipeline_stage stage;
+    pipeline_slot *slots; /* stage.under_way */
+} pipeline_chunk;
+
+typedef struct pipeline { /* of one rank */
+    pipeline_desc    desc;
+    size_t           rank;
+    pipeline_links   links;
+    transformer_part *tokens;   /* of the first and the last rank */
+    pipeline_chunk  *chunks;
+    pipeline_action *actions;
+    pipeline_layer  *layers;    /* of all its segments; and as tapes are told of them */
+    memopt_tape_layer *wrapped;
+    void            *work, *grad_input, *grad_outputs[PIPELINE_SENDS], *tied[MEMOPT_COMM_CALLS];
+    size_t           tied_slots;
+    uint64_t        *votes;     /* of all ranks */
+    uint64_t         calls[PIPELINE_LINK_KINDS][MEMOPT_COMM_CALLS]; /* numbers of messages */
+    size_t           sent[PIPELINE_LINK_KINDS], waited[PIPELINE_LINK_KINDS]; /* messages, in this step */
+    int              is_broken;
+    memopt_error     error;
+} pipeline;
+
+static inline size_t pipeline_tied_bytes(const pipeline_desc *d, memopt_type type) {
+    return d->tied && d->shape.ranks > 1 ? transformer_padded(d->tied) * d->tied->width * memopt_type_bytes(type) : 0;
+}
+
+static inline size_t pipeline_most(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* What a rank with these stages takes, one for each chunk; a rank's own, or one of a plan that is tried. */
+static inline void pipeline_lay_out(pipeline **out, memopt_carver *room, const pipeline_desc *d,
+                                    const pipeline_stage *const *stages, size_t chunks) {
+    pipeline *x = (pipeline *)memopt_carve(room, 1, sizeof *x, 0);
+    pipeline counted;
+    size_t work = 0, input_grad = 0, output_grad = 0, count = 0, tied_slots = 0, i, k;
+
+    memset(&counted, 0, sizeof counted);
+    *out = x;
+    if (!x) x = &counted;
+    x->chunks = (pipeline_chunk *)memopt_carve(room, chunks, sizeof *x->chunks, 0);
+    x->actions = (pipeline_action *)memopt_carve(room, pipeline_count(&d->shape), sizeof *x->actions, 0);
+    x->votes = (uint64_t *)memopt_carve(room, d->shape.ranks, sizeof *x->votes, 0);
+    for (k = 0; k < chunks; ++k) {
+        const pipeline_stage *stage = stages[k];
+        pipeline_slot *slots = (pipeline_slot *)memopt_carve(room, stage->under_way, sizeof *slots, 0);
+
+        if (slots) x->chunks[k].slots = slots;
+        for (i = 0; i < stage->under_way; ++i) {
+            void *input = memopt_carve(room, stage->first ? stage->input : 0, 1, 0);
+            void *held = memopt_carve(room, stage->held, 1, 0);
+
+            if (!slots) continue;
+            slots[i].tape = NULL;
+            slots[i].input = input;
+            slots[i].held = held;
+            slots[i].micro_batch = SIZE_MAX;
+        }
+        count += stage->count;
+        work = pipeline_most(work, stage->work);
+        input_grad = pipeline_most(input_grad, stage->input_grad);
+        output_grad = pipeline_most(output_grad, stage->output_grad);
+        tied_slots += stage->tied_slots;
+    }
+    x->layers = (pipeline_layer *)memopt_carve(room, count, sizeof *x->layers, 0);
+    x->wrapped = (memopt_tape_layer *)memopt_carve(room, count, sizeof *x->wrapped, 0);
+    x->work = memopt_carve(room, work, 1, 0);
+    x->grad_input = memopt_carve(room, output_grad, 1, 0);
+    for (i = 0; i < PIPELINE_SENDS; ++i) x->grad_outputs[i] = memopt_carve(room, input_grad, 1, 0);
+    for (i = 0; i < tied_slots; ++i)
+        x->tied[i] = memopt_carve(room, pipeline_tied_bytes(d, d->tied->gradient_type), 1, 0);
+    x->tied_slots = tied_slots;
+}
+
+static inline size_t pipeline_up(size_t bytes) { /* SIZE_MAX stays above everything */
+    return bytes > SIZE_MAX - 63 ? SIZE_MAX : (bytes + 63) & ~(size_t)63;
+}
+
+static inline size_t pipeline_sum(size_t a, size_t b) {
+    return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
+/* Of a rank with such stages; SIZE_MAX: does not fit a size_t. */
+static inline pipeline_bytes pipeline_count_bytes(const pipeline_desc *d, const pipeline_stage *const *stages,
+                                                  size_t chunks) {
+    memopt_carver room = memopt_carver_begin(NULL);
+    pipeline_bytes b;
+    pipeline *x;
+    size_t k;
+
+    memset(&b, 0, sizeof b);
+    pipeline_lay_out(&x, &room, d, stages, chunks);
+    b.pipeline = room.overflow ? SIZE_MAX : pipeline_up(room.bytes);
+    for (k = 0; k < chunks; ++k) {
+        b.resident = pipeline_sum(b.resident, stages[k]->resident);
+        if (d->tied && stages[k]->first + stages[k]->count == d->count)
+            b.tokens = pipeline_tied_bytes(d, d->tied->weight_type);
+    }
+    b.total = pipeline_sum(pipeline_sum(b.resident, pipeline_up(b.tokens)), b.pipeline);
+    return b;
+}
+
+/* ---- parameters of a stage ---- */
+/* What chain.weights, and with arrays of gradients chain.gradients, are while parts are added to be cut: an address at
+   which nothing lies. pipeline_place() then gives a stage's parts, and the optimizer's tensors, arrays of their own. */
+#define PIPELINE_NOWHERE ((void *)(uintptr_t)4096)
+
+typedef struct pipeline_parameters {
+    size_t first, count;               /* elements, in those of the whole chain */
+    size_t first_tensor, tensor_count;
+} pipeline_parameters;
+
+static inline pipeline_parameters pipeline_parameters_of(const transformer_chain *chain, size_t first, size_t count) {
+    const transformer_part *from = (const transformer_part *)chain->layers[first].user;
+    const size_t type_bytes = memopt_type_bytes(chain->shape->weight_type), end = first + count;
+    const transformer_part *to = end < chain->count ? (const transformer_part *)chain->layers[end].user : NULL;
+    const uintptr_t nowhere = (uintptr_t)PIPELINE_NOWHERE;
+    pipeline_parameters x;
+
+    x.first = ((uintptr_t)from->weights - nowhere) / type_bytes;
+    x.count = (to ? ((uintptr_t)to->weights - nowhere) / type_bytes : chain->elements) - x.first;
+    x.first_tensor = from->first_tensor;
+    x.tensor_count = (to ? to->first_tensor : chain->tensor_count) - x.first_tensor;
+    return x;
+}
+
+/* Once for each stage of a rank: weights and gradients (NULL: in scratch), of as many elements as
+   pipeline_parameters_of() told before. */
+static inline void pipeline_place(const transformer_chain *chain, size_t first, size_t count, void *weights,
+                                  void *gradients) {
+    const transformer *t = chain->shape;
+    const pipeline_parameters x = pipeline_parameters_of(chain, first, count);
+    size_t i, k;
+
+    for (i = first; i < first + count; ++i) {
+        transformer_part *part = (transformer_part *)chain->layers[i].user;
+        const pipeline_parameters own = pipeline_parameters_of(chain, i, 1);
+
+        part->weights = transformer_at(weights, own.first - x.first, t->weight_type);
+        part->gradients = transformer_at(gradients, own.first - x.first, t->gradient_type);
+        for (k = 0; chain->tensors && k < own.tensor_count; ++k) {
+            memopt_optim_tensor *o = &chain->tensors[own.first_tensor + k];
+            const uintptr_t at = ((uintptr_t)o->weights - (uintptr_t)PIPELINE_NOWHERE)
+                / memopt_type_bytes(t->weight_type) - x.first;
+
+            o->weights = transformer_at(weights, at, t->weight_type);
+            o->gradients = transformer_at(gradients, at, t->gradient_type);
+        }
+    }
+}
+
+/* ---- the plan ---- */
+typedef struct pipeline_known { /* of segments first .. first + count - 1 */
+    size_t held, work, resident;
+    int    is_known;
+} pipeline_known;
+
+typedef struct pipeline_planner {
+    const pipeline_desc *desc;
+    pipeline_known  *known;     /* count + 1 of each first segment */
+    size_t          *best, *cut; /* of each stage and end: the largest stage so far, and where the last one begins */
+    size_t          *under_way, tied_slots;
+    pipeline_action *actions;
+    pipeline_stage  *stages;    /* tried */
+    const pipeline_stage **own; /* a rank's */
+} pipeline_planner;
+
+static inline void pipeline_lay_out_planner(pipeline_planner *p, memopt_carver *room) {
+    const pipeline_shape *s = &p->desc->shape;
+    const size_t n = p->desc->count + 1;
+    const size_t stages = pipeline_stages(s);
+
+    p->known = (pipeline_known *)memopt_carve(room, n * n, sizeof *p->known, 0);
+    p->best = (size_t *)memopt_carve(room, n * stages, sizeof *p->best, 0);
+    p->cut = (size_t *)memopt_carve(room, n * stages, sizeof *p->cut, 0);
+    p->under_way = (size_t *)memopt_carve(room, stages, sizeof *p->under_way, 0);
+    p->actions = (pipeline_action *)memopt_carve(room, s->ranks * pipeline_count(s), sizeof *p->actions, 0);
+    p->stages = (pipeline_stage *)memopt_carve(room, stages, sizeof *p->stages, 0);
+    p->own = (const pipeline_stage **)memopt_carve(room, pipeline_chunks(s), sizeof(void *), 0);
+}
+
+/* A stage may begin behind a value that has a gradient. */
+static inline int pipeline_may_begin(const pipeline_desc *d, size_t segment) {
+    return !segment || (d->segments[segment - 1].output_bytes && d->segments[segment - 1].grad_bytes);
+}
+
+static inline memopt_tape_desc pipeline_tape_desc(const pipeline_desc *d, const pipeline_stage *stage) {
+    memopt_tape_desc t = d->tape;
+
+    memset(&t.chain, 0, sizeof t.chain);
+    t.chain.segments = d->segments + stage->first;
+    t.chain.count = stage->count;
+    t.chain.input_bytes = stage->input;
+    t.chain.input_grad_bytes = stage->input_grad;
+    t.layers = d->layers + stage->first;
+    t.held_apart = 1;
+    t.error = d->error;
+    return t;
+}
+
+static inline pipeline_stage pipeline_stage_of(const pipeline_desc *d, size_t first, size_t count) {
+    pipeline_stage s;
+
+    memset(&s, 0, sizeof s);
+    s.first = first;
+    s.count = count;
+    s.input = first ? d->segments[first - 1].output_bytes : d->input_bytes;
+    s.input_grad = first ? d->segments[first - 1].grad_bytes : 0;
+    s.output = first + count < d->count ? d->segments[first + count - 1].output_bytes : 0;
+    s.output_grad = first + count < d->count ? d->segments[first + count - 1].grad_bytes : 0;
+    return s;
+}
+
+/* Of segments that are equal to others, as blocks are, the sizes are those of the others. */
+static inline memopt_status pipeline_measure(const pipeline_planner *p, size_t first, size_t count) {
+    const pipeline_desc *d = p->desc;
+    pipeline_known *known = &p->known[first * (d->count + 1) + count];
+    const pipeline_stage stage = pipeline_stage_of(d, first, count);
+    const memopt_tape_desc desc = pipeline_tape_desc(d, &stage);
+    memopt_tape *tape = NULL;
+    memopt_tape_stats stats;
+    memopt_status status;
+    size_t i;
+
+    if (known->is_known) return MEMOPT_OK;
+    known->resident = d->resident_fn ? d->resident_fn(d->user, first, count) : 0;
+    for (i = 0; i + count <= d->count; ++i) {
+        const pipeline_known *other = &p->known[i * (d->count + 1) + count];
+
+        if (!other->is_known || memcmp(&d->segments[i], &d->segments[first], count * sizeof *d->segments)) continue;
+        known->held = other->held;
+        known->work = other->work;
+        known->is_known = 1;
+        return MEMOPT_OK;
+    }
+    status = memopt_tape_create(&desc, &tape);
+    if (status) return status;
+    stats = memopt_tape_get_stats(tape);
+    memopt_tape_destroy(tape);
+    known->held = pipeline_up(stats.held);
+    known->work = pipeline_up(stats.peak - stats.held);
+    known->is_known = 1;
+    return MEMOPT_OK;
+}
+
+static inline memopt_status pipeline_try_stage(const pipeline_planner *p, size_t stage, size_t first, size_t count) {
+    const memopt_status status = pipeline_measure(p, first, count);
+    const pipeline_known *known = &p->known[first * (p->desc->count + 1) + count];
+
+    p->stages[stage] = pipeline_stage_of(p->desc, first, count);
+    p->stages[stage].under_way = p->under_way[stage];
+    p->stages[stage].tied_slots = first + count == p->desc->count ? p->tied_slots : 0;
+    p->stages[stage].held = known->held;
+    p->stages[stage].work = known->work;
+    p->stages[stage].resident = known->resident;
+    return status;
+}
+
+/* The cuts whose largest stage, taken for a rank by itself, is the smallest. */
+static inline memopt_status pipeline_cut(const pipeline_planner *p) {
+    const pipeline_desc *d = p->desc;
+    const size_t n = d->count + 1, stages = pipeline_stages(&d->shape);
+    memopt_status status = MEMOPT_OK;
+    size_t s, first, end;
+
+    for (s = 0; s < stages; ++s)
+        for (end = s + 1; end < n; ++end) {
+            size_t *best = &p->best[s * n + end];
+
+            *best = SIZE_MAX;
+            if ((s + 1 == stages) != (end == d->count) || (end < d->count && !pipeline_may_begin(d, end))) continue;
+            for (first = s; first < (s ? end : 1) && !status; ++first) {
+                const pipeline_stage *own = &p->stages[s];
+                const size_t before = s ? p->best[(s - 1) * n + first] : 0;
+                size_t larger;
+
+                if (before >= *best) continue;
+                status = pipeline_try_stage(p, s, first, end - first);
+                larger = pipeline_most(before, pipeline_count_bytes(d, &own, 1).total);
+                if (larger >= *best) continue;
+                *best = larger;
+                p->cut[s * n + end] = first;
+            }
+            if (status) return status;
+        }
+    if (p->best[(stages - 1) * n + d->count] == SIZE_MAX)
+        return pipeline_refuse(d->error, MEMOPT_ERR_ARGUMENT, "segments",
+                               "cannot be cut into so many stages, between values that have gradients");
+    for (s = stages, end = d->count; s--; end = first) {
+        first = p->cut[s * n + end];
+        (void)pipeline_try_stage(p, s, first, end - first);
+    }
+    return MEMOPT_OK;
+}
+
+static inline pipeline_bytes pipeline_rank_bytes(const pipeline_planner *p, size_t rank) {
+    const size_t chunks = pipeline_chunks(&p->desc->shape);
+    size_t k;
+
+    for (k = 0; k < chunks; ++k) p->own[k] = &p->stages[k * p->desc->shape.ranks + rank];
+    return pipeline_count_bytes(p->desc, p->own, chunks);
+}
+
+static inline size_t pipeline_largest(const pipeline_planner *p) {
+    size_t most = 0, rank;
+
+    for (rank = 0; rank < p->desc->shape.ranks; ++rank)
+        most = pipeline_most(most, pipeline_rank_bytes(p, rank).total);
+    return most;
+}
+
+/* Stages a .. b - 1 by one segment to the left (or right): so stage a - 1 gives one to stage b (or takes one). */
+static inline memopt_status pipeline_shift(const pipeline_planner *p, size_t a, size_t b, int left) {
+    memopt_status status = MEMOPT_OK;
+    size_t s;
+
+    for (s = a - 1; s <= b && !status; ++s) {
+        const pipeline_stage old = p->stages[s];
+        const size_t first = s < a ? old.first : left ? old.first - 1 : old.first + 1;
+        const size_t end = old.first + old.count + (s == b ? 0 : left ? (size_t)-1 : 1);
+
+        if (first >= end || !pipeline_may_begin(p->desc, first)) return MEMOPT_ERR_BUFFER; /* no such cuts */
+        status = pipeline_try_stage(p, s, first, end - first);
+    }
+    return status;
+}
+
+/* Of several chunks a rank: move cuts while the largest rank becomes smaller. `kept` has room for all stages. */
+static inline memopt_status pipeline_improve(const pipeline_planner *p, pipeline_stage *kept) {
+    const size_t stages = pipeline_stages(&p->desc->shape);
+    const size_t bytes = stages * sizeof *kept;
+    size_t best = pipeline_largest(p), a, b, improved = 1;
+    int left;
+
+    memcpy(kept, p->stages, bytes);
+    while (improved)
+        for (improved = 0, a = 1; a < stages; ++a)
+            for (b = a; b < stages; ++b)
+                for (left = 0; left < 2; ++left) {
+                    const memopt_status status = pipeline_shift(p, a, b, left);
+                    const size_t largest = status ? SIZE_MAX : pipeline_largest(p);
+
+                    if (status && status != MEMOPT_ERR_BUFFER) return status;
+                    if (largest < best) {
+                        best = largest;
+                        improved = 1;
+                        memcpy(kept, p->stages, bytes);
+                    } else memcpy(p->stages, kept, bytes);
+                }
+    return MEMOPT_OK;
+}
+
+static inline memopt_status pipeline_check_desc(const pipeline_desc *d) {
+    memopt_error *error = d ? d->error : NULL;
+    memopt_status status;
+
+    if (!d) return MEMOPT_ERR_ARGUMENT;
+    status = pipeline_check_shape(&d->shape, error);
+    if (status) return status;
+    if (!d->layers || !d->segments)
+        return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, d->layers ? "segments" : "layers", "is NULL");
+    if (d->count > MEMOPT_CHAIN_MAX) return pipeline_refuse_count(error, "count", d->count, "at most", MEMOPT_CHAIN_MAX);
+    if (pipeline_stages(&d->shape) > d->count)
+        return pipeline_refuse_count(error, "stages", pipeline_stages(&d->shape), "at most as many as segments",
+                                     d->count);
+    if (d->segments[d->count - 1].grad_bytes)
+        return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, "grad_bytes", "of the last segment is not 0: a head begins "
+                               "the backward");
+    if (d->tape.arena || d->tape.budget || d->tape.store.write_fn || d->tape.random_bytes)
+        return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, "tape", "has an arena, a budget, a store or a generator");
+    if (d->tied && (d->tied->untied || d->tied->adapter_rank))
+        return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, "tied", "has a head of its own, or frozen tokens");
+    if (d->tied_slots > MEMOPT_COMM_CALLS)
+        return pipeline_refuse_count(error, "tied_slots", d->tied_slots, "at most", MEMOPT_COMM_CALLS);
+    return MEMOPT_OK;
+}
+
+/* The lists of all ranks, and what a simulation says of them. */
+static inline memopt_status pipeline_plan_under_way(pipeline_planner *p) {
+    const pipeline_desc *d = p->desc;
+    pipeline_schedule schedule;
+    pipeline_course course;
+    memopt_status status = MEMOPT_OK;
+    size_t rank;
+
+    memset(&schedule, 0, sizeof schedule);
+    memset(&course, 0, sizeof course);
+    schedule.shape = d->shape;
+    schedule.actions = p->actions;
+    schedule.sends = PIPELINE_SENDS;
+    course.under_way = p->under_way;
+    for (rank = 0; rank < d->shape.ranks; ++rank)
+        pipeline_list(&d->shape, rank, p->actions + rank * pipeline_count(&d->shape));
+    p->tied_slots = d->tied && d->shape.ranks > 1 ? d->tied_slots : 0;
+    if (d->tied && d->shape.ranks > 1 && !p->tied_slots) {
+        schedule.tied_slots = d->shape.micro_batches;
+        status = pipeline_simulate(&schedule, d->tape.host, &course, d->error);
+        p->tied_slots = course.tied_slots < MEMOPT_COMM_CALLS ? course.tied_slots : MEMOPT_COMM_CALLS;
+    }
+    schedule.tied_slots = p->tied_slots;
+    return status ? status : pipeline_simulate(&schedule, d->tape.host, &course, d->error);
+}
+
+/**
+ * Cut the chain, and tell what every rank takes.
+ *
+ * stages  receives shape.ranks * chunks of them; stage s is on rank s % ranks
+ * bytes   NULL, or receives shape.ranks of them
+ * returns OK; ERR_ARGUMENT (NULL, more stages than segments, no such shape), what memopt_tape_create() returns,
+ *         ERR_MEMORY
+ */
+static inline memopt_status pipeline_plan(const pipeline_desc *desc, pipeline_stage *stages, pipeline_bytes *bytes) {
+    memopt_status status = pipeline_check_desc(desc);
+    memopt_carver room = memopt_carver_begin(NULL);
+    pipeline_planner p;
+    size_t size, rank;
+
+    if (status) return status;
+    if (!stages) return pipeline_refuse(desc->error, MEMOPT_ERR_ARGUMENT, "stages", "is NULL");
+    memset(&p, 0, sizeof p);
+    p.desc = desc;
+    pipeline_lay_out_planner(&p, &room);
+    size = room.bytes;
+    room = memopt_carver_begin(room.overflow ? NULL : pipeline_alloc(desc->tape.host, size));
+    if (!room.base) return pipeline_refuse(desc->error, MEMOPT_ERR_MEMORY, NULL, "no memory for a plan");
+    memset(room.base, 0, size);
+    pipeline_lay_out_planner(&p, &room);
+    status = pipeline_plan_under_way(&p);
+    if (!status) status = pipeline_cut(&p);
+    if (!status && pipeline_chunks(&desc->shape) > 1) {
+        status = pipeline_improve(&p, stages);
+        memcpy(p.stages, stages, pipeline_stages(&desc->shape) * sizeof *stages);
+    }
+    for (rank = 0; bytes && rank < desc->shape.ranks && !status; ++rank) bytes[rank] = pipeline_rank_bytes(&p, rank);
+    if (!status) memcpy(stages, p.stages, pipeline_stages(&desc->shape) * sizeof *stages);
+    pipeline_free(desc->tape.host, room.base, size);
+    return status;
+}
+
+/* ---- a rank ---- */
+static inline memopt_status pipeline_layer_forward(const memopt_tape_call *call) {
+    const pipeline_layer *l = (const pipeline_layer *)call->user;
+    memopt_tape_call c = *call;
+
+    c.user = l->layer.user;
+    c.segment += l->first;
+    c.stream += l->first;
+    return l->layer.forward_fn(&c);
+}
+
+static inline memopt_status pipeline_layer_backward(const memopt_tape_call *call) {
+    const pipeline_layer *l = (const pipeline_layer *)call->user;
+    memopt_tape_call c = *call;
+
+    c.user = l->layer.user;
+    c.segment += l->first;
+    c.stream += l->first;
+    return l->layer.backward_fn(&c);
+}
+
+/* Of the links that a rank needs, does each have two ranks, and is it the right one? */
+static inline memopt_status pipeline_check_links(const pipeline_desc *d, size_t rank, const pipeline_links *links) {
+    const int tied = d->tied != NULL;
+    const size_t count = pipeline_count(&d->shape);
+    size_t n, kind, way;
+
+    for (kind = 0; kind < PIPELINE_LINK_KINDS; ++kind)
+        for (way = 0; way < 2; ++way) {
+            const memopt_comm *comm = way ? links->out[kind] : links->in[kind];
+            const memopt_comm_stats stats = memopt_comm_get_stats(comm);
+            int needed = 0;
+
+            for (n = 0; n < count / 2 && !needed; ++n) {
+                const pipeline_action a = pipeline_nth(&d->shape, rank, n, kind != PIPELINE_ACTIVATIONS);
+
+                needed = way ? pipeline_sends(&d->shape, tied, &a, (int)kind)
+                             : pipeline_receives(&d->shape, tied, &a, (int)kind);
+            }
+            if (needed && (stats.rank_count != 2 || stats.rank != !way))
+                return pipeline_refuse(d->error, MEMOPT_ERR_ARGUMENT, way ? "links.out" : "links.in",
+                                       "lacks a communicator of two ranks, of which the sender is rank 0");
+        }
+    if (!links->all) return MEMOPT_OK;
+    if (memopt_comm_get_stats(links->all).rank_count == d->shape.ranks
+        && memopt_comm_get_stats(links->all).rank == rank) return MEMOPT_OK;
+    return pipeline_refuse(d->error, MEMOPT_ERR_ARGUMENT, "links.all", "has other ranks than the pipeline");
+}
+
+/* A wait or a call of a link failed: what it says, of a rank of all. Where all are asked, the one that is not there. */
+static inline memopt_status pipeline_fail_link(pipeline *x, memopt_comm *comm, size_t other, memopt_status status) {
+    const memopt_comm_stats stats = memopt_comm_get_stats(comm);
+    memopt_error e = memopt_comm_error(comm);
+    memopt_comm_call call;
+
+    e.status = status;
+    if (e.place && stats.rank_count == 2) e.index = e.index == stats.rank ? x->rank : other;
+    memset(&call, 0, sizeof call);
+    call.kind = MEMOPT_COMM_ALL_GATHER;
+    call.bytes = sizeof *x->votes;
+    call.send = &x->votes[x->rank];
+    call.receive = x->votes;
+    if (x->links.all && comm != x->links.all && memopt_comm_run(x->links.all, &call)) {
+        const memopt_error of_all = memopt_comm_error(x->links.all);
+
+        if (of_all.place && of_all.index != x->rank) {
+            e = of_all;
+            e.status = status;
+        }
+    }
+    e.subject = "pipeline";
+    x->error = e;
+    return status;
+}
+
+static inline memopt_status pipeline_fail(pipeline *x, const pipeline_action *a, const memopt_error *e,
+                                          memopt_status status) {
+    memset(&x->error, 0, sizeof x->error);
+    x->error.reason = "a function of yours failed";
+    x->error.segment = x->error.action = SIZE_MAX;
+    if (e) x->error = *e;
+    else {
+        x->error.subject = "pipeline";
+        x->error.place = "micro-batch";
+        x->error.index = a->micro_batch;
+    }
+    x->error.status = status;
+    return status;
+}
+
+/* ---- messages of a rank ---- */
+/* A message: a broadcast of the sender, which is rank 0 of the link (or rank 1, where tokens go back). */
+static inline memopt_comm_call pipeline_message(size_t root, const void *send, void *receive, size_t bytes) {
+    memopt_comm_call call;
+
+    memset(&call, 0, sizeof call);
+    call.kind = MEMOPT_COMM_BROADCAST;
+    call.root = root;
+    call.bytes = bytes;
+    call.send = send;
+    call.receive = receive;
+    return call;
+}
+
+static inline memopt_status pipeline_receive(pipeline *x, int kind, void *to, size_t bytes) {
+    const memopt_comm_call call = pipeline_message(0, NULL, to, bytes);
+    const memopt_status status = memopt_comm_run(x->links.in[kind], &call);
+
+    return status ? pipeline_fail_link(x, x->links.in[kind], pipeline_sender(&x->desc.shape, x->rank, kind), status)
+                  : MEMOPT_OK;
+}
+
+/* Until no more than the first `count` messages of a link have been received. */
+static inline memopt_status pipeline_wait(pipeline *x, int kind, size_t count) {
+    const size_t other = pipeline_receiver(&x->desc.shape, x->rank, kind);
+    memopt_status status = MEMOPT_OK;
+
+    while (x->waited[kind] < count && !status)
+        status = memopt_comm_wait(x->links.out[kind], x->calls[kind][x->waited[kind]++ % MEMOPT_COMM_CALLS]);
+    return status ? pipeline_fail_link(x, x->links.out[kind], other, status) : MEMOPT_OK;
+}
+
+/* Before a message is computed: the memory that it is computed in is not being sent any more. */
+static inline memopt_status pipeline_make_room(pipeline *x, const pipeline_action *a, int kind, size_t slots) {
+    if (!pipeline_sends(&x->desc.shape, x->desc.tied != NULL, a, kind) || x->sent[kind] < slots) return MEMOPT_OK;
+    return pipeline_wait(x, kind, x->sent[kind] - slots + 1);
+}
+
+static inline memopt_status pipeline_send(pipeline *x, int kind, const void *from, size_t bytes) {
+    const memopt_comm_call call = pipeline_message(0, from, (void *)(uintptr_t)from, bytes);
+    const memopt_status status = memopt_comm_begin(x->links.out[kind], &call,
+                                                   &x->calls[kind][x->sent[kind] % MEMOPT_COMM_CALLS]);
+
+    if (status)
+        return pipeline_fail_link(x, x->links.out[kind], pipeline_receiver(&x->desc.shape, x->rank, kind), status);
+    ++x->sent[kind];
+    return MEMOPT_OK;
+}
+
+/* ---- actions of a rank ---- */
+static inline pipeline_slot *pipeline_slot_of(const pipeline_chunk *c, size_t micro_batch) { /* SIZE_MAX: a free one */
+    pipeline_slot *slot = c->slots;
+
+    while (slot->micro_batch != micro_batch) ++slot; /* there is one: the plan has counted them */
+    return slot;
+}
+
+static inline memopt_status pipeline_fail_tape(pipeline *x, const pipeline_chunk *c, const memopt_tape *tape,
+                                               memopt_status status) {
+    memopt_error e = memopt_tape_error(tape);
+
+    if (e.segment != SIZE_MAX) e.segment += c->stage.first;
+    if (e.place && !strcmp(e.place, "segment")) e.index += c->stage.first;
+    return pipeline_fail(x, NULL, &e, status);
+}
+
+static inline memopt_status pipeline_before(pipeline *x, const pipeline_action *a) {
+    const memopt_status status = x->desc.before_fn ? x->desc.before_fn(x->desc.user, a) : MEMOPT_OK;
+
+    return status ? pipeline_fail(x, a, NULL, status) : MEMOPT_OK;
+}
+
+static inline memopt_status pipeline_forward(pipeline *x, const pipeline_action *a, const void *const *inputs,
+                                             uint64_t number) {
+    const pipeline_chunk *c = &x->chunks[a->stage / x->desc.shape.ranks];
+    pipeline_slot *slot = pipeline_slot_of(c, SIZE_MAX);
+    const void *input = a->stage ? slot->input : inputs[a->micro_batch];
+    memopt_status status = MEMOPT_OK;
+
+    if (a->stage) status = pipeline_receive(x, PIPELINE_ACTIVATIONS, slot->input, c->stage.input);
+    if (!status) status = pipeline_make_room(x, a, PIPELINE_ACTIVATIONS, PIPELINE_SENDS);
+    if (!status) status = pipeline_before(x, a);
+    if (status) return status;
+    status = memopt_tape_seek(slot->tape, number + a->micro_batch);
+    if (!status) status = memopt_tape_forward(slot->tape, input);
+    if (status) return pipeline_fail_tape(x, c, slot->tape, status);
+    slot->micro_batch = a->micro_batch;
+    slot->sent = 0;
+    if (x->desc.after_fn) status = x->desc.after_fn(x->desc.user, a);
+    if (status) return pipeline_fail(x, a, NULL, status);
+    if (!c->stage.output) return MEMOPT_OK;
+    status = pipeline_send(x, PIPELINE_ACTIVATIONS, memopt_tape_output(slot->tape), c->stage.output);
+    slot->sent = x->sent[PIPELINE_ACTIVATIONS];
+    return status;
+}
+
+/* Tied tokens: the first rank gets what the head has left, the last one has room for what it leaves. */
+static inline memopt_status pipeline_prepare_tokens(pipeline *x, const pipeline_action *a) {
+    const int tied = x->desc.tied != NULL;
+    memopt_status status = MEMOPT_OK;
+
+    if (!tied || x->desc.shape.ranks == 1) return MEMOPT_OK;
+    if (pipeline_receives(&x->desc.shape, tied, a, PIPELINE_TIED))
+        status = pipeline_receive(x, PIPELINE_TIED, x->tokens->gradients,
+                                  pipeline_tied_bytes(&x->desc, x->desc.tied->gradient_type));
+    if (status || !pipeline_sends(&x->desc.shape, tied, a, PIPELINE_TIED)) return status;
+    status = pipeline_make_room(x, a, PIPELINE_TIED, x->tied_slots);
+    x->tokens->gradients = x->tied[x->sent[PIPELINE_TIED] % x->tied_slots];
+    return status;
+}
+
+/* A head that adds onto the micro-batch before would need what the first rank has added to it meanwhile. */
+static inline memopt_status pipeline_check_tokens(pipeline *x) {
+    memopt_error e;
+
+    if (!x->tokens || !x->tokens->shape || !x->tokens->shape->accumulate) return MEMOPT_OK;
+    (void)pipeline_refuse(&e, MEMOPT_ERR_ARGUMENT, "accumulate", "is set, and tokens are tied: add up micro-batches "
+                          "by done_fn");
+    return pipeline_fail(x, NULL, &e, MEMOPT_ERR_ARGUMENT);
+}
+
+static inline memopt_status pipeline_backward(pipeline *x, const pipeline_action *a) {
+    const pipeline_chunk *c = &x->chunks[a->stage / x->desc.shape.ranks];
+    pipeline_slot *slot = pipeline_slot_of(c, a->micro_batch);
+    void *grad_output = c->stage.output_grad ? x->grad_input : NULL;
+    void *grad_input = c->stage.input_grad ? x->grad_outputs[x->sent[PIPELINE_GRADIENTS] % PIPELINE_SENDS] : NULL;
+    memopt_status status = MEMOPT_OK;
+
+    if (grad_output) status = pipeline_receive(x, PIPELINE_GRADIENTS, grad_output, c->stage.output_grad);
+    if (!status) status = pipeline_make_room(x, a, PIPELINE_GRADIENTS, PIPELINE_SENDS);
+    if (!status) status = pipeline_prepare_tokens(x, a);
+    if (!status) status = pipeline_wait(x, PIPELINE_ACTIVATIONS, slot->sent);
+    if (!status) status = pipeline_before(x, a);
+    if (!status && x->desc.shape.ranks > 1) status = pipeline_check_tokens(x);
+    if (status) return status;
+    status = memopt_tape_backward(slot->tape, grad_output, grad_input);
+    if (status) return pipeline_fail_tape(x, c, slot->tape, status);
+    slot->micro_batch = SIZE_MAX;
+    if (x->desc.after_fn) status = x->desc.after_fn(x->desc.user, a);
+    if (status) return pipeline_fail(x, a, NULL, status);
+    if (grad_input) status = pipeline_send(x, PIPELINE_GRADIENTS, grad_input, c->stage.input_grad);
+    if (status || !pipeline_sends(&x->desc.shape, x->desc.tied != NULL, a, PIPELINE_TIED)) return status;
+    return pipeline_send(x, PIPELINE_TIED, x->tokens->gradients,
+                         pipeline_tied_bytes(&x->desc, x->desc.tied->gradient_type));
+}
+
+/* All calls of this rank and its neighbours fail from here on; memory of calls that were begun is its own again. */
+static inline void pipeline_give_up(pipeline *x) {
+    size_t kind, k, i;
+
+    if (x->is_broken) return;
+    x->is_broken = 1;
+    memopt_comm_abort(x->links.all);
+    for (kind = 0; kind < PIPELINE_LINK_KINDS; ++kind) {
+        memopt_comm_abort(x->links.in[kind]);
+        memopt_comm_abort(x->links.out[kind]);
+        for (; x->waited[kind] < x->sent[kind]; ++x->waited[kind])
+            (void)memopt_comm_wait(x->links.out[kind], x->calls[kind][x->waited[kind] % MEMOPT_COMM_CALLS]);
+    }
+    for (k = 0; k < pipeline_chunks(&x->desc.shape); ++k)
+        for (i = 0; i < x->chunks[k].stage.under_way; ++i) (void)memopt_tape_cancel(x->chunks[k].slots[i].tape);
+}
+
+/**
+ * A step: all micro-batches through this rank's stages, forward and backward.
+ *
+ * inputs   of the first rank: one for each micro-batch, which stay as they are until the step has returned; else NULL
+ * number   of the first micro-batch, counted over all steps: random numbers are made of it
+ * returns  OK; what a callback, a function of yours or a link returns: then this rank's links are given up, and the
+ *          pipeline can only be closed. pipeline_error() says why, and its index is the rank that is to blame where
+ *          `place` is "rank". ERR_ARGUMENT (no inputs), ERR_STATE (it has failed before): nothing has begun
+ */
+static inline memopt_status pipeline_step(pipeline *x, const void *const *inputs, uint64_t number) {
+    const size_t count = x ? pipeline_count(&x->desc.shape) : 0;
+    memopt_status status = MEMOPT_OK;
+    size_t i;
+    int kind;
+
+    if (!x) return MEMOPT_ERR_ARGUMENT;
+    if (x->is_broken) return MEMOPT_ERR_STATE;
+    for (i = 0; !x->rank && i < x->desc.shape.micro_batches; ++i)
+        if (!inputs || !inputs[i]) return pipeline_refuse(&x->error, MEMOPT_ERR_ARGUMENT, "inputs", "is NULL");
+    memset(x->sent, 0, sizeof x->sent);
+    memset(x->waited, 0, sizeof x->waited);
+    for (i = 0; i < count && !status; ++i)
+        status = x->actions[i].is_backward ? pipeline_backward(x, &x->actions[i])
+                                           : pipeline_forward(x, &x->actions[i], inputs, number);
+    for (kind = 0; kind < PIPELINE_LINK_KINDS && !status; ++kind) status = pipeline_wait(x, kind, x->sent[kind]);
+    if (status) pipeline_give_up(x);
+    return status;
+}
+
+/** When the optimizer has stepped the tokens of the first rank: the last one gets them. Others, and where nothing is
+    tied, do nothing. As a step, when it fails. */
+static inline memopt_status pipeline_share_tokens(pipeline *x) {
+    const size_t ranks = x ? x->desc.shape.ranks : 0;
+    const size_t bytes = x && x->desc.tied ? pipeline_tied_bytes(&x->desc, x->desc.tied->weight_type) : 0;
+    memopt_comm *comm = x && !x->rank ? x->links.in[PIPELINE_TIED] : x ? x->links.out[PIPELINE_TIED] : NULL;
+    memopt_comm_call call;
+    memopt_status status;
+
+    if (!x) return MEMOPT_ERR_ARGUMENT;
+    if (x->is_broken) return MEMOPT_ERR_STATE;
+    if (!bytes || (x->rank && x->rank + 1 < ranks)) return MEMOPT_OK;
+    call = pipeline_message(1, x->tokens->weights, (void *)(uintptr_t)x->tokens->weights, bytes);
+    status = memopt_comm_run(comm, &call);
+    if (!status) return MEMOPT_OK;
+    (void)pipeline_fail_link(x, comm, x->rank ? 0 : ranks - 1, status);
+    pipeline_give_up(x);
+    return status;
+}
+
+static inline memopt_error pipeline_error(const pipeline *x) { /* of the last call that failed */
+    memopt_error e;
+
+    (void)pipeline_refuse(&e, MEMOPT_ERR_ARGUMENT, "pipeline", "is NULL");
+    return x ? x->error : e;
+}
+
+/* Gives up this rank: the others need not wait for it. When it ends its work before the others; NULL is fine. */
+static inline void pipeline_abort(pipeline *x) {
+    if (x) pipeline_give_up(x);
+}
+
+/* NULL is fine. Links and memory are yours. */
+static inline void pipeline_close(pipeline *x) {
+    size_t k, i;
+
+    for (k = 0; x && k < pipeline_chunks(&x->desc.shape); ++k)
+        for (i = 0; i < x->chunks[k].stage.under_way; ++i) memopt_tape_destroy(x->chunks[k].slots[i].tape);
+}
+
+/* ---- opening ---- */
+/* Do all ranks have the same plan? */
+static inline memopt_status pipeline_compare(pipeline *x, const pipeline_stage *stages) {
+    const size_t words = pipeline_stages(&x->desc.shape) * sizeof *stages / sizeof(size_t);
+    memopt_comm_call call;
+    memopt_status status;
+    uint64_t hash = x->desc.shape.micro_batches;
+    size_t i, word;
+
+    if (!x->links.all) return MEMOPT_OK;
+    for (i = 0; i < words; ++i) {
+        memcpy(&word, (const unsigned char *)(const void *)stages + i * sizeof word, sizeof word);
+        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    x->votes[x->rank] = hash;
+    memset(&call, 0, sizeof call);
+    call.kind = MEMOPT_COMM_ALL_GATHER;
+    call.bytes = sizeof hash;
+    call.send = &x->votes[x->rank];
+    call.receive = x->votes;
+    status = memopt_comm_run(x->links.all, &call);
+    if (status) return pipeline_fail_link(x, x->links.all, 0, status);
+    for (i = 0; i < x->desc.shape.ranks; ++i) {
+        if (x->votes[i] == x->votes[0]) continue;
+        (void)pipeline_refuse(&x->error, MEMOPT_ERR_STATE, NULL, "has another plan than rank 0");
+        x->error.place = "rank";
+        x->error.index = i;
+        return MEMOPT_ERR_STATE;
+    }
+    return MEMOPT_OK;
+}
+
+static inline memopt_status pipeline_open_chunk(pipeline *x, pipeline_chunk *c, pipeline_layer *layers,
+                                                memopt_tape_layer *wrapped) {
+    memopt_tape_desc d = pipeline_tape_desc(&x->desc, &c->stage);
+    memopt_status status = MEMOPT_OK;
+    size_t i;
+
+    for (i = 0; i < c->stage.count; ++i) {
+        layers[i].layer = x->desc.layers[c->stage.first + i];
+        layers[i].first = c->stage.first;
+        wrapped[i].forward_fn = layers[i].layer.forward_fn ? pipeline_layer_forward : NULL;
+        wrapped[i].backward_fn = pipeline_layer_backward;
+        wrapped[i].user = &layers[i];
+    }
+    d.layers = wrapped;
+    for (i = 0; i < c->stage.under_way && !status; ++i) {
+        pipeline_slot *slot = &c->slots[i];
+
+        status = memopt_tape_create(&d, &slot->tape);
+        if (!status) status = memopt_tape_set_memory(slot->tape, x->work, c->stage.work);
+        if (!status) status = memopt_tape_set_held(slot->tape, slot->held, c->stage.held);
+    }
+    return status;
+}
+
+/**
+ * Open a rank. With `all` all ranks open at the same time, and their plans are compared.
+ *
+ * stages  of pipeline_plan(), all of them; need not stay
+ * links   that this rank's messages take, copied
+ * tokens  NULL but where tokens are tied: of the first rank its embedding; of the last one what its head is tied to, a
+ *         part of its own, whose weights are a copy of them and whose gradients are set here
+ * memory  pipeline_bytes.pipeline bytes of this rank, aligned to 64; it stays until pipeline_close()
+ * out     receives it; untouched on failure
+ * returns OK; ERR_ARGUMENT, ERR_BUFFER (less memory), ERR_STATE (other ranks have another plan), what
+ *         memopt_tape_create() returns
+ */
+static inline memopt_status pipeline_open(const pipeline_desc *desc, const pipeline_stage *stages, size_t rank,
+                                          const pipeline_links *links, transformer_part *tokens, void *memory,
+                                          size_t bytes, pipeline **out) {
+    memopt_status status = pipeline_check_desc(desc);
+    memopt_error *error = desc ? desc->error : NULL;
+    memopt_carver room = memopt_carver_begin(NULL);
+    const pipeline_stage *own[MEMOPT_CHAIN_MAX];
+    pipeline *x;
+    size_t k, at = 0;
+
+    if (status) return status;
+    if (!stages || !links || !memory || !out)
+        return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT,
+                               !stages ? "stages" : !links ? "links" : memory ? "out" : "memory", "is NULL");
+    if (rank >= desc->shape.ranks)
+        return pipeline_refuse_count(error, "rank", rank, "below ranks", desc->shape.ranks);
+    if ((uintptr_t)memory % 64) return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, "memory", "is not aligned to 64");
+    if (desc->tied && desc->shape.ranks > 1 && (!rank || rank + 1 == desc->shape.ranks)
+        && (!tokens || !tokens->weights || (!rank && !tokens->gradients)))
+        return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, "tokens", "is NULL, or has no array, where they are tied");
+    status = pipeline_check_links(desc, rank, links);
+    if (status) return status;
+    for (k = 0; k < pipeline_chunks(&desc->shape); ++k) own[k] = &stages[k * desc->shape.ranks + rank];
+    if (bytes < pipeline_count_bytes(desc, own, k).pipeline)
+        return pipeline_refuse(error, MEMOPT_ERR_BUFFER, "bytes", "are fewer than the plan tells");
+    room = memopt_carver_begin(memory);
+    memset(memory, 0, sizeof *x); /* NOLINT */
+    pipeline_lay_out(&x, &room, desc, own, k);
+    x->desc = *desc;
+    x->rank = rank;
+    x->links = *links;
+    x->tokens = tokens;
+    pipeline_list(&desc->shape, rank, x->actions);
+    for (k = 0; k < pipeline_chunks(&desc->shape); ++k) x->chunks[k].stage = *own[k];
+    for (k = 0; k < pipeline_chunks(&desc->shape) && !status; ++k) {
+        status = pipeline_open_chunk(x, &x->chunks[k], x->layers + at, x->wrapped + at);
+        at += own[k]->count;
+    }
+    if (!status) {
+        status = pipeline_compare(x, stages);
+        if (status && error) *error = x->error;
+    }
+    x->desc.error = x->desc.tape.error = NULL;
+    if (status) {
+        pipeline_give_up(x);
+        pipeline_close(x);
+    } else *out = x;
     return status;
 }
 #if defined(__cplusplus) && defined(__GNUC__)

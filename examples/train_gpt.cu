@@ -195,7 +195,7 @@ static memopt_cuda_status apply_clipped(card *c, const options *o, const memopt_
     return s;
 }
 
-/* The losses of so many batches. Here, and nowhere else, the host waits for the device. */
+/* The losses of so many batches. The host waits for the device here, and for what --clip and --skip-outliers ask. */
 static int read_losses(card *c, size_t count, double *sum) {
     const size_t bytes = count * sizeof *c->losses;
     memopt_cuda_status s;

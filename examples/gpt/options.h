@@ -107,7 +107,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "mlp", "whole|chunk:N", "hidden layer of all rows (default), or of N at a time" },
     { NULL, "attention", "full|lean", "lean: no matrix of context x context; default full" },
     { NULL, "fuse-step", NULL, "step each weight as soon as backward has its gradient" },
-    { NULL, "graph", NULL, "on a card: steps after the first are one CUDA graph, launched at once" },
+    { NULL, "graph", NULL, "on a card, without --ranks: steps after the first are one CUDA graph" },
     { NULL, "fit", "BYTES", "train at the largest batch that fits; 900M, 24Gi" },
     { NULL, "advise", "BYTES", "plan these, chunks of 2^N rows, and tell what fits; given ones stay" },
     { NULL, "processors", "N", "for --advise to deal to ranks and their threads; BYTES are of all" },

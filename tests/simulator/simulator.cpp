@@ -29,6 +29,8 @@
    Streams    Queues of operations, run at once, as late as anybody waits for them, or at random: what a program forgot
               to wait for has then not happened yet. Kernel arguments are copied at the launch, pageable memory at the
               call.
+   Graphs     What one stream is given while it is captured, run in that order at each launch. What no capture allows
+              (the default stream, waiting, asking whether something is over, memory) is a finding, and there is no graph.
    Tensor     mma.m16n8k16, ldmatrix.x4 and cp.async, by the fragments that the PTX manual draws. A sum of 16 products
    cores      and what it is added onto is made in double, from the first product on, and rounded once: a card adds in
               an order and with a rounding of its own, within 2^-21 of the sum of the absolutes. A copy arrives when it

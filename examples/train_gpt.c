@@ -33,6 +33,7 @@
 #include "parts/embedding.h"
 #include "parts/head.h"
 #include "parts/tensor.h"
+#include "parts/pipeline.h"
 #include "gpt/attention.h"
 #include "gpt/model.h"
 #include "gpt/patches.h"

@@ -283,16 +283,25 @@ mpi() { # examples/adapters/mpi.h with 1 to 8 processes: bytes, ranks that disag
             { cat "$work/said"; fail "train_gpt_mpi: other weights, not as planned, or no table"; }
         echo "train_gpt_mpi with 2 ranks, stage $stage: the weights of one"
     done
-    wide="$switches --heads 8 --parts 4 --units 2"
+    wide="$switches --heads 8 --parts 4 --units 4"
     # shellcheck disable=SC2086
     build/train_gpt --ranks 1 --stage 0 $wide >"$work/said" 2>&1 || { cat "$work/said"; fail "one rank, 4 parts"; }
     hash=$(grep -o 'weights [0-9a-f]*$' "$work/said") || fail "no hash"
-    for grid in "4 --tensor 2" "4 --tensor 4 --stage 1" "4 --tensor 2 --replicas 2"; do
+    for grid in "4 --tensor 2" "4 --tensor 4 --stage 1" "4 --tensor 2 --replicas 2" "2 --pipeline 2" "4 --pipeline 2 --tensor 2 --stage 0"; do
         # shellcheck disable=SC2086
         timeout 100 mpirun $more -n ${grid%% *} build/train_gpt_mpi ${grid#* } $wide >"$work/said" 2>&1 && grep -q "$hash" "$work/said" && grep -q 'held as planned' "$work/said" ||
             { cat "$work/said"; fail "train_gpt_mpi -n $grid: other weights, or not as planned"; }
         echo "train_gpt_mpi, ranks $grid: the weights of one"
     done
+    # one of a pass is killed: mpirun ends all
+    # shellcheck disable=SC2086
+    timeout 100 mpirun $more -n 4 build/train_gpt_mpi $wide --pipeline 2 --tensor 2 --steps 1000000 >"$work/said" 2>&1 &
+    id=$!
+    sleep 3
+    pkill -9 -f -n "build/train_gpt_mpi .*--steps 1000000" || fail "no rank is there: $(cat "$work/said")"
+    wait $id
+    [ $? != 0 ] && [ $? != 124 ] || fail "a rank was killed, and the others ended well, or not at all"
+    echo "train_gpt_mpi: a rank of a pass was killed, and all have ended"
     # shellcheck disable=SC2086
     timeout 100 mpirun $more -n 1 build/train_gpt_mpi $switches : -n 1 build/train_gpt_mpi $switches --data "$work/none.txt" >"$work/said" 2>&1 && fail "a rank without data is no error"
     grep 'rank 1: .*o such file' "$work/said" || { cat "$work/said"; fail "not told which rank had no data"; }

@@ -625,6 +625,67 @@ END
     refused 2 "batch" --ranks 8 --tensor 8 --heads 8 --batch 1 --context 12
     refused 2 "vit" --ranks 2 --tensor 2 --model vit
 }
+grids() { # a model cut by layers, by width and by data: one hash for all grids of one --parts
+    deep="--layers 3 --width 32 --heads 8 --context 16 --batch 2 --units 8 --steps 20 --attention lean"
+    ranks_family "$deep --dropout 0.1 --clip 0.5" <<END
+1 0
+1 3
+2 1 --pipeline 2
+2 0 --pipeline 2 --keep every:1
+4 1 --pipeline 4
+4 1 --pipeline 2
+8 0 --pipeline 8
+6 1 --pipeline 3 --replicas 2
+END
+    for kind in "--weights bf16 --optimizer adamw8 --keep overhead:40" "--weights split --optimizer lion16 --model llama --width 64 --heads 32"; do
+        ranks_family "$deep --parts 8 $kind --dropout 0.1 --clip 0.5" <<END
+1 0
+4 1 --pipeline 2 --tensor 2
+8 1 --pipeline 4 --tensor 2
+8 0 --pipeline 2 --tensor 4
+8 1 --pipeline 2 --tensor 2
+8 2 --tensor 8
+END
+    done
+    sums=1
+    ranks_family "$deep --optimizer lamb --skip-outliers 5 --steps 4" <<END
+1 1
+3 1 --pipeline 3
+END
+    ranks_family "$deep --parts 2 --optimizer muon --gradients f32 --model smollm --width 64 --heads 16 --steps 4" <<END
+1 1
+4 1 --pipeline 2 --tensor 2
+END
+    sums=0
+    step=0 run="$work/grid" more=
+    common="--layers 2 --width 32 --heads 8 --context 16 --batch 1 --units 4 --parts 4 --dropout 0.1 --optimizer adamw8 --weights bf16 --clip 0.5"
+    # shellcheck disable=SC2086
+    gpt $common --ranks 1 --steps 5 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    want=$(field weights_hash)
+    while read -r line; do
+        step=$((step + 1))
+        # shellcheck disable=SC2086
+        gpt $common $line --steps $step --save "$run" $more --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+        more="--resume $run"
+    done <<END
+--ranks 4 --pipeline 2 --tensor 2
+--ranks 2 --tensor 1 --stage 2
+--ranks 4 --pipeline 4
+--ranks 8 --tensor 4 --pipeline 2 --stage 0
+--ranks 1 --threads 2
+END
+    [ "$step" = 5 ] && [ "$(field weights_hash)" = "$want" ] || fail "other weights on other grids"
+    echo "resumed on five grids to the same bits"
+    refused 2 "divide" --ranks 3 --pipeline 2
+    refused 2 "stages" --ranks 64 --pipeline 64 --layers 2
+    refused 2 "multiple" --ranks 4 --pipeline 2 --units 3
+    refused 2 "stage 1 or 0" --ranks 2 --pipeline 2 --stage 3
+    refused 2 "validate" --ranks 2 --pipeline 2 --validate 5
+    refused 2 "budget" --ranks 2 --pipeline 2 --keep budget:60M
+    refused 2 "offload" --ranks 2 --pipeline 2 --offload states
+    refused 2 "fuse-step" --ranks 2 --pipeline 2 --fuse-step
+    refused 2 "--ranks" --pipeline 2
+}
 ranks_everywhere() { # every optimizer and format, 100 steps; clipped, or stepped inside backward
     for kind in adamw adam sgd lion lars lamb adafactor rmsprop muon; do
         case $kind in lars | lamb | adafactor) sums=1 inside= ;; muon) sums=0 inside= ;; *) sums=0 inside=--fuse-step ;; esac # sums: not in the plan

@@ -131,6 +131,27 @@ static int options_parts_wrong(const options *o, char *message, size_t capacity)
     return 0;
 }
 
+static int options_pipeline_wrong(const options *o, char *message, size_t capacity) {
+    const size_t passes = o->ranks / (o->tensor * o->pipeline);
+
+    REFUSE(o->pipeline > 2 * o->layers + 2, "--pipeline %zu: --layers %zu are not so many stages.", o->pipeline,
+           o->layers);
+    REFUSE(o->units % passes, "--units %zu: each of the %zu passes takes as many; take a multiple.", o->units, passes);
+    REFUSE(o->stage > 1, "--stage %zu brings and cuts layers for one unit after the other, and a --pipeline has several "
+           "under way: take --stage 1 or 0.", o->stage);
+    REFUSE(is_vit(o) || o->sample || o->validate || o->documents || o->fuse_step || o->offload
+               || o->keep == KEEP_BUDGET,
+           "--%s is not there with --pipeline: leave one of them out.",
+           is_vit(o)      ? "model vit"
+           : o->sample    ? "sample"
+           : o->validate  ? "validate"
+           : o->documents ? "documents"
+           : o->fuse_step ? "fuse-step"
+           : o->offload   ? "offload"
+                          : "keep budget");
+    return 0;
+}
+
 static int options_ranks_wrong(const options *o, uint64_t given, char *message, size_t capacity) {
     const int whole = o->optimizer == MEMOPT_OPTIM_LAMB || o->optimizer == MEMOPT_OPTIM_LARS
                    || o->optimizer == MEMOPT_OPTIM_ADAFACTOR || o->optimizer == MEMOPT_OPTIM_MUON;
@@ -148,11 +169,12 @@ static int options_ranks_wrong(const options *o, uint64_t given, char *message, 
     REFUSE(o->fuse_step && whole,
            "--fuse-step cannot measure whole tensors, as lamb, lars, adafactor and muon do with --ranks: leave "
            "it out, or take adamw.");
-    REFUSE(o->ranks % o->tensor, "--tensor %zu ranks share a pass, and --ranks %zu are not so many passes: take numbers "
-           "that divide.", o->tensor, o->ranks);
-    REFUSE(o->ranks / o->tensor % o->replicas,
+    REFUSE(o->ranks % (o->tensor * o->pipeline), "--tensor %zu times --pipeline %zu ranks share a pass, and --ranks %zu "
+           "are not so many passes: take numbers that divide.", o->tensor, o->pipeline, o->ranks);
+    REFUSE(o->ranks / (o->tensor * o->pipeline) % o->replicas,
            "--replicas %zu sets of as many of --ranks %zu each: take numbers that divide.", o->replicas,
-           o->ranks / o->tensor);
+           o->ranks / (o->tensor * o->pipeline));
+    if (o->pipeline > 1 && options_pipeline_wrong(o, message, capacity)) return 1;
     if (o->parts && options_parts_wrong(o, message, capacity)) return 1;
     REFUSE((o->offload & OFFLOAD_ACTIVATIONS) && (o->keep == KEEP_ARENA || o->keep == KEEP_EVERY),
            "--offload activations: --keep "
@@ -236,11 +258,12 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
     REFUSE(o->id_file && o->ranks <= o->rank,
            "--id-file: rank %zu of --ranks %zu; they count from 0, and --ranks says how many there are.", o->rank,
            o->ranks);
-    REFUSE(!o->ranks && (GIVEN(ON_STAGE) || GIVEN(ON_UNITS) || GIVEN(ON_REPLICAS) || o->parts),
+    REFUSE(!o->ranks && (GIVEN(ON_STAGE) || GIVEN(ON_UNITS) || GIVEN(ON_REPLICAS) || o->pipeline > 1 || o->parts),
            "--%s is one of --ranks: give that as well, or leave it out.",
            GIVEN(ON_STAGE)      ? "stage"
            : GIVEN(ON_UNITS)    ? "units"
            : GIVEN(ON_REPLICAS) ? "replicas"
+           : GIVEN(ON_PIPELINE) ? "pipeline"
            : GIVEN(ON_TENSOR)   ? "tensor"
                                 : "parts");
     REFUSE(o->save_every && !o->save, "--save-every says when, and --save where: give --save DIR as well.");

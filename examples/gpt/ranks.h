@@ -33,7 +33,10 @@ typedef struct rank_report { /* plain values: ranks send them to each other */
     uint64_t process;          /* highest, with all that is beside the arena; of threads that of all of them */
 } rank_report;
 
-enum { ALL_RANKS, OWN_SET, BETWEEN_SETS, OWN_PASS, COMMS }; /* but for the first only where several sets, or passes, are */
+/* But for the first only where there are several sets, or ranks share a pass. A stage's links to the next: those of even
+   stages, then those of odd ones. */
+enum { ALL_RANKS, OWN_SET, BETWEEN_SETS, OWN_PASS, OWN_WIDTH, LINK_ON, LINK_BACK = LINK_ON + 2, LINK_TIED = LINK_BACK + 2,
+       COMMS };
 
 struct rank;
 typedef struct rank_layer { /* what a callback of the tape is given: the part's own, and whose it is */
@@ -62,6 +65,10 @@ typedef struct rank {
     size_t rounds, skipped;     /* of a step; steps not applied: outliers, or not finite with a loss scale */
     traffic       others;
     uint64_t      pass_sent;    /* to the others of its pass, in passes */
+    struct pipeline *pipe;      /* NULL: no rank shares a pass by layers; else: */
+    transformer_part tokens;    /* the last stage's copy */
+    int32_t      *slots;        /* ids and targets of each micro-batch */
+    const void  **inputs;
     int           stops;        /* somebody pressed Ctrl-C */
     struct saves  saves;
     rank_report  *reports;      /* of all ranks; the own one is filled in before they are sent */
@@ -75,6 +82,9 @@ typedef struct ranks_plan {
     size_t       tape, evaluation, budget; /* bytes of a pass, and without a backward; what the tape may take */
     uint64_t     kept[2];       /* bytes of outputs that a pass reads and writes */
     uint64_t     sends;         /* bytes that a pass sends within itself */
+    struct pipeline_stage *stages; /* of a pipeline: what each has, and takes */
+    struct pipeline_bytes *pipes;
+    size_t       tokens;        /* of a copy of tied tokens */
     size_t       data, working; /* of the arena, before the shard */
     rank_report *reports;
     memopt_shard_bytes *bytes;  /* of each rank */
@@ -106,7 +116,8 @@ static void rank_stored(const rank *r, uint64_t *moved); /* bytes that stores ha
 static int rank_after(rank *r);                      /* the training */
 static void rank_leave(rank *r);                     /* the last of its thread, whether it failed or not */
 static void rank_close(rank *r);
-static uint64_t rank_sends(const rank *r);            /* bytes to the others of its pass, in a pass */
+static uint64_t rank_tape_sends(const rank *r, const memopt_tape *tape, size_t first); /* bytes to the others of its pass,
+                                                        in a pass of a tape from segment `first` on */
 static int ranks_run(const ranks_plan *p, outcome *out);
 static size_t own_rank(void);                        /* of this process */
 
@@ -121,9 +132,10 @@ static size_t pushed(const options *o, size_t bytes) {
     return (bytes + unit - 1) & ~(unit - 1);
 }
 
-/* Of --tensor ranks side by side, which share a pass; each pass is a rank of a set. */
-static size_t pass_count(const options *o) { return o->ranks / o->tensor; }
-static size_t pass_of(const options *o, size_t number) { return number / o->tensor; }
+/* Ranks side by side share a pass: those of a stage by width, one stage behind the other. Each pass is a rank of a set. */
+static size_t pass_ranks(const options *o) { return o->tensor * o->pipeline; }
+static size_t pass_count(const options *o) { return o->ranks / pass_ranks(o); }
+static size_t pass_of(const options *o, size_t number) { return number / pass_ranks(o); }
 static size_t set_ranks(const options *o) { return pass_count(o) / o->replicas; }
 
 /* ---- what a callback does ---- */
@@ -142,12 +154,16 @@ static memopt_status rank_use(rank *r, size_t group, int is_backward) {
     return is_backward ? memopt_shard_backward(r->shard, group) : memopt_shard_forward(r->shard, group);
 }
 
+static memopt_status rank_pipe_call(rank_layer *l, const memopt_tape_call *call);
+
 static memopt_status rank_call(const memopt_tape_call *call) {
     rank_layer *l = (rank_layer *)call->user;
     rank *r = l->rank;
     memopt_tape_call inner = *call;
-    memopt_status s = rank_use(r, l->group, call->is_backward);
+    memopt_status s;
 
+    if (r->pipe) return rank_pipe_call(l, call);
+    s = rank_use(r, l->group, call->is_backward);
     inner.user = l->layer.user;
     if (!s) {
         rank_place(r, (transformer_part *)l->layer.user);
@@ -207,6 +223,9 @@ static int rank_uses(rank *r) {
     return 0;
 }
 
+static int rank_push_slots(rank *r);
+static int plan_pipeline(rank *r, ranks_plan *p);
+
 /* ---- to open: the model and the tape over an arena, which only counts where capacity is 0 ---- */
 /* So that they pass the system's cache, and nothing is copied. Of the last segment it is the loss alone. */
 static void rank_round_outputs(rank *r) {
@@ -226,7 +245,7 @@ static int rank_open_model(rank *r, size_t capacity) {
     r->tensors = (memopt_shard_tensor *)calloc(m->tensor_count, sizeof *r->tensors);
     if (!r->layers || !r->calls || !r->tensors) return said(e, "The tables of the model", MEMOPT_ERR_MEMORY);
     e->alignment = pushed(&r->o, 1);
-    if (rank_open_arena(r, capacity)) return 1;
+    if (rank_open_arena(r, capacity) || (r->o.pipeline > 1 && rank_push_slots(r))) return 1;
     m->weights = m->gradients = e->input; /* until a callback knows better: sizes alone are asked for */
     describe_chain(m, e->layers, e->segments);
     rank_round_outputs(r);
@@ -292,7 +311,7 @@ static uint64_t weights_received(const ranks_plan *p, size_t number) {
     size_t i;
 
     for (i = own / size * size; i < own / size * size + size; ++i)
-        if (i != own) sum += p->bytes[i * p->o->tensor].sent_weights; /* of each in a pass the same */
+        if (i != own) sum += p->bytes[i * pass_ranks(p->o) + number % pass_ranks(p->o)].sent_weights;
     return size > 1 ? sum / (size - 1) : 0;
 }
 
@@ -304,7 +323,8 @@ static void predict(const ranks_plan *p, size_t number) {
 
     x->predicted[HELD_DATA] = p->data;
     x->predicted[HELD_WORKING] = p->working;
-    at = beside_shard(p) + predict_shard(b, x->predicted);
+    at = beside_shard(p) + predict_shard(b, x->predicted) + round64(p->tokens);
+    x->predicted[HELD_PARAMETERS] += round64(p->tokens);
     tape = most(units ? p->tape : 0, p->o->validate ? p->evaluation : 0); /* 0: this rank never has a pass */
     if (tape) x->predicted[HELD_ACTIVATIONS] = pushed(p->o, at) - at + round64(tape);
     x->predicted[HELD] = at + x->predicted[HELD_ACTIVATIONS];
@@ -380,7 +400,7 @@ static int plan_all(rank *r, ranks_plan *p) {
         p->evaluation = memopt_tape_get_stats(r->e->tape).evaluate_peak;
         p->kept[0] = rank_kept_bytes(r, 0);
         p->kept[1] = rank_kept_bytes(r, 1);
-        p->sends = rank_sends(r);
+        p->sends = rank_tape_sends(r, r->e->tape, 0);
         if (!has_budget || pushed(&r->o, beside_shard(p) + largest) + round64(p->tape) <= r->o.budget) return 0;
         held = most(held + 64, beside_shard(p) + largest);
     }
@@ -394,9 +414,9 @@ static int plan_ranks(ranks_plan *p, outcome *out) {
     if (!wrong) {
         r->e = rank_engine(r);
         r->o = *p->o;
-        wrong = rank_prepare(r, 1) || plan_all(r, p);
+        wrong = rank_prepare(r, 1) || (r->o.pipeline > 1 ? plan_pipeline(r, p) : plan_all(r, p));
         snprintf(out->message, sizeof out->message, "%s", r->e->message);
-        for (i = 0; !wrong && i < r->o.ranks; ++i) predict(p, i);
+        for (i = 0; !wrong && r->o.pipeline == 1 && i < r->o.ranks; ++i) predict(p, i);
         if (!wrong && p->tell_fn) p->tell_fn(r, p, out);
         for (i = 0; i < r->e->m.tensor_count; ++i) out->parameters += r->e->m.tensors ? r->e->m.tensors[i].count : 0;
         out->tokens = transformer_rows(&r->e->m.shape) * r->o.units;
@@ -406,6 +426,22 @@ static int plan_ranks(ranks_plan *p, outcome *out) {
     free(r);
     return wrong;
 }
+
+/* ---- ranks that share a pass by layers ---- */
+#ifndef PARTS_DEVICE_H
+static uint64_t rank_pass_sent(const rank *r);
+static double *rank_losses(const rank *r, size_t number);
+static int rank_load(rank *r, uint64_t number); /* a batch, to the engine's places */
+#include "ranks_pipeline.h"
+#else /* a card has all layers */
+static memopt_status rank_pipe_call(rank_layer *l, const memopt_tape_call *call) { (void)l; (void)call; return MEMOPT_OK; }
+static int rank_push_slots(rank *r) { (void)r; return 0; }
+static int plan_pipeline(rank *r, ranks_plan *p) { (void)r; (void)p; return 0; }
+static int rank_open_pipeline(rank *r, const ranks_plan *p) { (void)r; (void)p; return 0; }
+static int rank_take_own_stage(rank *r, const ranks_plan *p) { (void)r; (void)p; return 0; }
+static int rank_pipe_units(rank *r, size_t step) { (void)r; (void)step; return 0; }
+static int rank_share_tokens(rank *r) { (void)r; return 0; }
+#endif
 
 /* ---- traffic ---- */
 static traffic rank_traffic(const rank *r) {
@@ -469,9 +505,15 @@ static int rank_walk(rank *r) {
 static double *rank_losses(const rank *r, size_t number) { return r->losses + number * (r->rounds + 1); }
 
 static uint64_t rank_pass_sent(const rank *r) { /* to the others of its pass */
-    const memopt_comm_stats s = memopt_comm_get_stats(r->comms[OWN_PASS]);
+    uint64_t sent = 0;
+    int i;
 
-    return s.sent[0] + s.sent[1] + s.sent[2];
+    for (i = OWN_WIDTH; i < COMMS; ++i) {
+        const memopt_comm_stats s = memopt_comm_get_stats(r->comms[i]);
+
+        sent += s.sent[0] + s.sent[1] + s.sent[2];
+    }
+    return sent;
 }
 
 static int rank_count_pass(rank *r, uint64_t number, size_t round) {
@@ -518,10 +560,13 @@ static int rank_apply(rank *r, memopt_optim_run *run) {
         total.overflow
         || is_outlier(e, &r->o, run->step + e->windows.skipped, sqrt(total.squares) * total.factor, r->out != NULL);
     s = leaves_out ? memopt_shard_cancel(r->shard) : memopt_shard_step(r->shard, run);
-    if (rank_said(r, "The step", s)) return 1;
+    if (rank_said(r, "The step", s) || rank_share_tokens(r)) return 1;
     r->skipped += (size_t)leaves_out;
     return scaling && said(e, "The loss scale", memopt_scaler_update(&e->scaler, total.overflow));
 }
+
+/* The rank that has the loss of a pass. */
+static size_t rank_of_loss(const options *o, size_t pass) { return pass * pass_ranks(o) + (o->pipeline - 1) * o->tensor; }
 
 /* Of all units, in their order: the same on every rank. */
 static int rank_add_losses(rank *r) {
@@ -532,7 +577,7 @@ static int rank_add_losses(rank *r) {
     rank_losses(r, r->number)[r->rounds] = saves_stop;
     if (rank_gather(r, "The loss", r->losses, (r->rounds + 1) * sizeof *r->losses)) return 1;
     for (r->e->m.loss = 0, u = 0; u < r->o.units; ++u)
-        r->e->m.loss += rank_losses(r, u % pass_count(&r->o) * r->o.tensor)[u / pass_count(&r->o)];
+        r->e->m.loss += rank_losses(r, rank_of_loss(&r->o, u % pass_count(&r->o)))[u / pass_count(&r->o)];
     for (u = 0; u < r->o.ranks; ++u) r->stops |= rank_losses(r, u)[r->rounds] > 0;
     traffic_add(&r->others, traffic_less(rank_traffic(r), before));
     return 0;
@@ -551,7 +596,8 @@ static int rank_step(rank *r, size_t number) {
     run.clips_norm = r->o.clip > 0; run.scales_loss = r->o.gradients == MEMOPT_TYPE_F16;
     m->head.rule.scale = run.scales_loss ? (double)r->e->scaler.scale : 1;
     m->head.targets = r->e->targets;
-    for (round = 0;; ++round) {
+    if (r->pipe && rank_pipe_units(r, number)) return 1;
+    for (round = 0; !r->pipe; ++round) {
         memopt_status s = MEMOPT_OK;
 
         if (run.fused && round + 1 == r->rounds) s = memopt_shard_step_inside(r->shard, &run);
@@ -585,7 +631,7 @@ typedef struct rank_hashed { uint64_t hash, owner; } rank_hashed; /* of a tensor
 
 /* What this rank has of a tensor, unless another one of its pass has it, too, and comes first. */
 static int rank_hash_own(rank *r, size_t tensor, int extra, rank_hashed *h) {
-    const uint64_t own = r->number % r->o.tensor + 1;
+    const uint64_t own = r->number % pass_ranks(&r->o) + 1;
 
     if (r->tensors[tensor].absent || (h->owner && h->owner != own)) return 0;
     h->owner = own;
@@ -595,7 +641,7 @@ static int rank_hash_own(rank *r, size_t tensor, int extra, rank_hashed *h) {
 /* Weights tensor by tensor, and behind each the 16 bits more that it may have: each rank goes on with what the rank
    before has left, so that the hash is that of one process, whatever is cut where. */
 static int rank_hash(rank *r, uint64_t *hash) {
-    const size_t holders = (r->o.stage ? set_ranks(&r->o) : 1) * r->o.tensor;
+    const size_t holders = (r->o.stage ? set_ranks(&r->o) : 1) * pass_ranks(&r->o);
     rank_hashed h = { HASH_BEGIN, 0 };
     memopt_comm_call call;
     memopt_status s = MEMOPT_OK;
@@ -665,7 +711,7 @@ static int rank_validate(rank *r) {
         if (rank_evaluate(r, own, &loss)) return 1;
         r->losses[r->number] = loss * (double)r->o.units;
         if (rank_gather(r, "The loss", r->losses, sizeof *r->losses)) return 1;
-        for (k = 0; k < pass_count(&r->o) && i + k < batches; ++k) sum += r->losses[k * r->o.tensor];
+        for (k = 0; k < pass_count(&r->o) && i + k < batches; ++k) sum += r->losses[rank_of_loss(&r->o, k)];
     }
     if (r->out) r->out->held_steps = (uint32_t)r->o.validate;
     if (r->out) r->out->held[r->out->held_count++] = (float)(sum / (double)batches);
@@ -705,7 +751,7 @@ static int rank_begin_weights(rank *r) {
     memset(&r->saves, 0, sizeof r->saves);
     r->saves.shard = r->shard;
     r->saves.tokens = r->d.tokens;
-    return rank_open_saves(r, &r->saves) || saves_open(&r->saves, r->e, &r->o);
+    return rank_open_saves(r, &r->saves) || saves_open(&r->saves, r->e, &r->o) || rank_share_tokens(r);
 }
 
 static int rank_train(rank *r) {
@@ -746,6 +792,7 @@ static int rank_open_comms(rank *r) {
     c.error = &r->e->error;
     for (i = 0; i < COMMS; ++i) {
         c.transport = r->transports[i];
+        c.unchecked = i >= LINK_ON; /* parts/pipeline.h says why */
         if (i && !c.transport.rank_count) continue; /* all ranks are one set, and each has passes of its own */
         if (said(r->e, "The communicator", memopt_comm_create(&c, &r->comms[i]))) return 1;
     }
@@ -768,16 +815,18 @@ static int rank_open(rank *r, const ranks_plan *p) {
     r->losses = (double *)calloc((r->rounds + 1) * r->o.ranks, sizeof *r->losses);
     if (!r->losses) return said(r->e, "The losses", MEMOPT_ERR_MEMORY);
     if (said(r->e, "The ledger", memopt_ledger_create(NULL, &r->e->ledger))) return 1;
-    if (rank_open_model(r, rank_bytes(r, p)) || rank_ready_passes(r) || rank_open_tape(r, p->budget)) return 1;
+    if (rank_open_model(r, rank_bytes(r, p)) || rank_ready_passes(r)) return 1;
+    if (r->o.pipeline > 1 ? rank_take_own_stage(r, p) : rank_open_tape(r, p->budget)) return 1;
     if (open_feed(r->e, &r->o, &r->d, r->o.units, pass_of(&r->o, r->number), pass_count(&r->o))) return 1;
     d = rank_describe_shard(r);
     if (rank_ready_shard(r, &p->bytes[r->number], &d)) return 1;
-    return said(r->e, "The shard", memopt_shard_open(&d, r->e->arena, &r->shard));
+    if (said(r->e, "The shard", memopt_shard_open(&d, r->e->arena, &r->shard))) return 1;
+    return r->o.pipeline > 1 && rank_open_pipeline(r, p);
 }
 
 static void rank_free(rank *r) { /* tables */
     free(r->layers); free(r->calls); free(r->tensors); free(r->uses); free(r->use_layers);
-    free(r->losses); free(r->reports);
+    free(r->losses); free(r->reports); free(r->inputs);
 }
 
 static void rank_give_up(rank *r) {
@@ -901,7 +950,7 @@ static int ranks_main(const options *asked, outcome *out) {
         if (wrong)
             fprintf(stderr, "train_gpt: %s could not be written: is its folder there, and is there room?\n", o.json);
     }
-    free(p.reports); free(p.bytes);
+    free(p.reports); free(p.bytes); free(p.stages); free(p.pipes);
     return wrong;
 }
 #endif

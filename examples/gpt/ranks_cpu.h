@@ -102,7 +102,7 @@ static void rank_cut(rank *r) { /* by width */
     m->cut.parts = r->o.parts;
     m->cut.rank = r->number % r->o.tensor;
     m->cut.rank_count = r->o.tensor;
-    m->cut.comm = r->comms[OWN_PASS];
+    m->cut.comm = r->comms[OWN_WIDTH];
     m->shape.cut = &m->cut;
     m->begin_fn = tensor_add_embedding;
     m->block_fn = tensor_add_block;
@@ -123,18 +123,22 @@ static int rank_describe_model(rank *r) {
     return 0;
 }
 
-static uint64_t rank_sends(const rank *r) {
+static uint64_t rank_tape_sends(const rank *r, const memopt_tape *tape, size_t first) {
     const memopt_action *actions;
     uint64_t bytes = 0;
     size_t count, i;
 
-    actions = memopt_tape_actions(r->e->tape, &count);
-    for (i = 0; r->o.parts && i < count; ++i)
-        if (actions[i].op == MEMOPT_ACTION_FORWARD || actions[i].op == MEMOPT_ACTION_FORWARD_SAVE || actions[i].op == MEMOPT_ACTION_BACKWARD)
-            bytes += tensor_sends(&r->e->m.shape, actions[i].index, r->e->segment_count,
-                                  actions[i].op == MEMOPT_ACTION_BACKWARD, 0);
+    actions = memopt_tape_actions(tape, &count);
+    for (i = 0; r->o.parts && i < count; ++i) {
+        const int op = actions[i].op, is_backward = op == MEMOPT_ACTION_BACKWARD;
+
+        if (is_backward || op == MEMOPT_ACTION_FORWARD || op == MEMOPT_ACTION_FORWARD_SAVE)
+            bytes += tensor_sends(&r->e->m.shape, first + actions[i].index, r->e->segment_count, is_backward, 0);
+    }
     return bytes;
 }
+
+static int rank_load(rank *r, uint64_t number) { return load_batch(r->e, &r->o, &r->d, number, 0); }
 
 static int rank_open_arena(rank *r, size_t capacity) {
     return open_arena(r->e, capacity) || push_batch(r->e) || push_ahead(r->e);
@@ -203,6 +207,7 @@ static void rank_close(rank *r) {
 
     saves_close(&r->saves);
     data_close(&r->d); /* batches that come lie in the arena */
+    pipeline_close(r->pipe);
     memopt_shard_close(r->shard);
     memopt_store_destroy(h->store);
     engine_close(r->e); /* the tape waits for its transfers */
@@ -297,22 +302,38 @@ static int rank_hash_extra(rank *r, size_t tensor, memopt_optim_tensor *slice, v
 static int rank_after(rank *r) { return r->o.sample && sample(r->e, &r->o, &r->d, r->out != NULL); }
 
 /* ---- which ranks a communicator has ---- */
-/* How many such groups there are; 0: one of all ranks stands for it, or it would be of one rank. */
-static size_t group_count(const options *o, int kind) {
-    if (kind == ALL_RANKS) return 1;
-    if (kind == OWN_PASS) return o->tensor > 1 ? pass_count(o) : 0;
-    if (o->replicas == 1) return kind == OWN_SET && o->tensor > 1 ? o->tensor : 0;
-    return o->tensor * (kind == OWN_SET ? o->replicas : set_ranks(o));
+enum { NO_GROUP = -1 };
+
+/* Of two stages that follow each other, the first even or odd. */
+static int group_of_link(const options *o, size_t number, size_t is_odd) {
+    const size_t stage = stage_of_rank(o, number), pair = (stage - is_odd) / 2, first = 2 * pair + is_odd;
+
+    if (stage < is_odd || first + 1 >= o->pipeline) return NO_GROUP;
+    return (int)((pass_of(o, number) * o->pipeline + first) * o->tensor + number % o->tensor);
 }
 
-/* The group of a rank. In it ranks are in their order. */
-static size_t group_of(const options *o, int kind, size_t number) {
-    const size_t pass = pass_of(o, number), size = set_ranks(o);
+/* The group of a rank, in which ranks are in their order, or the other way round; NO_GROUP: one of all ranks stands for
+   it, or it would be of one rank. */
+static int group_of(const options *o, int kind, size_t number) {
+    const size_t pass = pass_of(o, number), size = set_ranks(o), within = number % pass_ranks(o);
+    const size_t stage = stage_of_rank(o, number);
 
-    if (kind == ALL_RANKS) return 0;
-    if (kind == OWN_PASS) return pass;
-    return (kind == OWN_SET ? pass / size : pass % size) * o->tensor + number % o->tensor;
+    switch (kind) {
+    case ALL_RANKS: return 0;
+    case OWN_SET:
+        if (o->replicas == 1 && pass_ranks(o) == 1) return NO_GROUP;
+        return (int)(pass / size * pass_ranks(o) + within);
+    case BETWEEN_SETS: return o->replicas == 1 ? NO_GROUP : (int)(pass % size * pass_ranks(o) + within);
+    case OWN_PASS: return pass_ranks(o) == 1 ? NO_GROUP : (int)pass;
+    case OWN_WIDTH: return o->tensor == 1 ? NO_GROUP : (int)(number / o->tensor);
+    case LINK_TIED:
+        if (o->pipeline == 1 || (stage && stage + 1 < o->pipeline)) return NO_GROUP;
+        return (int)(pass * o->tensor + number % o->tensor);
+    default: return o->pipeline == 1 ? NO_GROUP : group_of_link(o, number, (size_t)(kind - LINK_ON) % 2);
+    }
 }
+
+static int group_is_reversed(int kind) { return kind >= LINK_BACK; } /* the later stage sends */
 
 /* ---- all ranks: processes ---- */
 #ifdef TRAIN_GPT_MPI
@@ -362,9 +383,11 @@ static int ranks_split(const options *o) {
     for (i = OWN_SET; !wrong && i < COMMS; ++i) {
         MPI_Comm part;
 
-        if (!group_count(o, i)) continue;
-        wrong = MPI_Comm_split(MPI_COMM_WORLD, (int)group_of(o, i, own_rank()), (int)own_rank(), &part);
-        if (wrong) break;
+        const int group = group_of(o, i, own_rank()), number = (int)own_rank();
+
+        wrong = MPI_Comm_split(MPI_COMM_WORLD, group == NO_GROUP ? MPI_UNDEFINED : group,
+                               group_is_reversed(i) ? -number : number, &part);
+        if (wrong || group == NO_GROUP) continue;
         wrong = memopt_mpi_open(&mpi[i], part, TRAIN_GPT_SECONDS, &mpi_transports[i]) != MEMOPT_OK;
         (void)MPI_Comm_free(&part);
     }
@@ -412,27 +435,39 @@ static int ranks_fit(const ranks_plan *p, outcome *out) {
     return 0;
 }
 
-/* All communicators. */
-static memopt_status ranks_connect(const options *o, rank *ranks, memopt_ranks **groups) {
-    memopt_status s = MEMOPT_OK;
-    size_t g, i;
-    int kind;
+/* The communicator of a rank and those behind it that are in its group; 0 and up: how many. */
+static memopt_status ranks_connect_group(const options *o, rank *ranks, size_t first, int kind, memopt_ranks **group) {
+    const int number = group_of(o, kind, first);
+    memopt_ranks_desc d = { 0 };
+    size_t i, own = 0;
+    memopt_status s;
 
-    for (kind = ALL_RANKS; kind < COMMS; ++kind)
-        for (g = 0; !s && g < group_count(o, kind); ++g, ++groups) {
-            memopt_ranks_desc d = { 0 };
-            size_t own = 0;
+    for (i = first; i < o->ranks; ++i) d.rank_count += group_of(o, kind, i) == number;
+    s = memopt_ranks_create(&d, group);
+    for (i = first; !s && i < o->ranks; ++i)
+        if (group_of(o, kind, i) == number) {
+            const size_t place = group_is_reversed(kind) ? d.rank_count - 1 - own : own;
 
-            d.rank_count = o->ranks / group_count(o, kind);
-            s = memopt_ranks_create(&d, groups);
-            for (i = 0; !s && i < o->ranks; ++i)
-                if (group_of(o, kind, i) == g) ranks[i].transports[kind] = memopt_ranks_transport(*groups, own++);
+            ranks[i].transports[kind] = memopt_ranks_transport(*group, place);
+            ++own;
         }
     return s;
 }
 
+static memopt_status ranks_connect(const options *o, rank *ranks, memopt_ranks **groups) {
+    memopt_status s = MEMOPT_OK;
+    size_t i;
+    int kind;
+
+    for (kind = ALL_RANKS; kind < COMMS; ++kind)
+        for (i = 0; !s && i < o->ranks; ++i)
+            if (group_of(o, kind, i) != NO_GROUP && !ranks[i].transports[kind].rank_count)
+                s = ranks_connect_group(o, ranks, i, kind, groups++);
+    return s;
+}
+
 static int ranks_run(const ranks_plan *p, outcome *out) {
-    const size_t n = p->o->ranks, most_groups = 1 + 3 * n;
+    const size_t n = p->o->ranks, most_groups = COMMS * n;
     rank *ranks = ranks_fit(p, out) ? (rank *)calloc(n, sizeof *ranks) : NULL;
     memopt_ranks **groups = (memopt_ranks **)calloc(most_groups, sizeof *groups);
     memopt_status s = MEMOPT_OK;
@@ -473,7 +508,7 @@ static size_t planned_rank(const options *asked, work *w) {
     p.tell_fn = tell_work;
     p.user = w;
     if (out && !ranks_plan_and_run(&dry, &p, &o, out)) peak = largest_rank(&p, 0);
-    free(p.reports); free(p.bytes); free(out);
+    free(p.reports); free(p.bytes); free(p.stages); free(p.pipes); free(out);
     return peak;
 }
 
@@ -487,7 +522,7 @@ static int rank_alone(const options *asked, outcome *out, char **strip) {
     p.user = strip;
     wrong = ranks_plan_and_run(asked, &p, &o, out);
     if (!wrong && !o.dry_run) out->measured_peak = process_highest();
-    free(p.reports); free(p.bytes);
+    free(p.reports); free(p.bytes); free(p.stages); free(p.pipes);
     return wrong;
 }
 #endif

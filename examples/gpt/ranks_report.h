@@ -88,7 +88,7 @@ static void ranks_tell(const ranks_plan *p, const outcome *out) {
     putchar('\n');
     for (i = 0; i < o->ranks; ++i) tell_rank(p, i);
     for (i = 0; i < o->ranks && o->offload; ++i) tell_offload(p, i);
-    for (i = 0; i < o->ranks && o->tensor > 1; ++i) tell_pass(p, i);
+    for (i = 0; i < o->ranks && pass_ranks(o) > 1; ++i) tell_pass(p, i);
     if (o->dry_run) return;
     printf("%s; norms and losses are in what was sent, not in the plan\n",
            as_planned(p) ? "held as planned, to the byte" : "NOT held as planned");
@@ -123,8 +123,8 @@ static void json_rank(FILE *f, const ranks_plan *p, size_t number) {
         json_held(f, "measured_bytes", x->measured);
     }
     json_traffic(f, "predicted_traffic", x->planned);
-    if (p->o->parts) fprintf(f, ",\n      \"predicted_pass_sent\": %llu", (unsigned long long)x->pass_planned);
-    if (p->o->parts && !p->o->dry_run) fprintf(f, ", \"pass_sent\": %llu", (unsigned long long)x->pass_counted);
+    if (pass_ranks(p->o) > 1) fprintf(f, ",\n      \"predicted_pass_sent\": %llu", (unsigned long long)x->pass_planned);
+    if (pass_ranks(p->o) > 1 && !p->o->dry_run) fprintf(f, ", \"pass_sent\": %llu", (unsigned long long)x->pass_counted);
     if (p->o->offload) {
         fprintf(f, ",\n      \"offload_bytes\": %llu", (unsigned long long)x->slow_room);
         fprintf(f, ", \"predicted_read\": %llu, \"predicted_written\": %llu", (unsigned long long)x->slow_planned[0],
@@ -156,6 +156,7 @@ static void ranks_json_put(FILE *f, const void *what) {
     json_count(f, "stage", o->stage);
     json_count(f, "units", o->units);
     json_count(f, "replicas", o->replicas);
+    json_count(f, "pipeline", o->pipeline);
     json_count(f, "tensor", o->tensor);
     json_count(f, "parts", o->parts);
     json_count(f, "predicted_peak_bytes", largest_rank(told->p, 0)); /* of a rank */

@@ -454,6 +454,7 @@ typedef struct pipeline_desc { /* zero it, then set what you need; the same on a
     const memopt_segment    *segments; /* described; without skips */
     size_t            count, input_bytes; /* input_bytes: of a micro-batch */
     memopt_tape_desc  tape;            /* of each stage: rule, every, overhead, codec, seed, verify, host; no budget */
+    uint64_t          stride;          /* from the number of a micro-batch to the next; 0 = 1 */
     const transformer *tied;           /* NULL: nothing is tied; else the shape whose head has the tokens as weights */
     size_t            tied_slots;      /* at most MEMOPT_COMM_CALLS. 0 = as many as the last rank never waits for, where
                                           all actions take the same time */
@@ -522,8 +523,12 @@ typedef struct pipeline { /* of one rank */
     memopt_error     error;
 } pipeline;
 
+static inline size_t pipeline_tied_bytes_of(const transformer *t, memopt_type type) { /* of those that are here */
+    return transformer_padded(t) / (t->cut ? t->cut->rank_count : 1) * t->width * memopt_type_bytes(type);
+}
+
 static inline size_t pipeline_tied_bytes(const pipeline_desc *d, memopt_type type) {
-    return d->tied && d->shape.ranks > 1 ? transformer_padded(d->tied) * d->tied->width * memopt_type_bytes(type) : 0;
+    return d->tied && d->shape.ranks > 1 ? pipeline_tied_bytes_of(d->tied, type) : 0;
 }
 
 static inline size_t pipeline_most(size_t a, size_t b) {
@@ -1112,7 +1117,7 @@ static inline memopt_status pipeline_forward(pipeline *x, const pipeline_action 
     if (!status) status = pipeline_make_room(x, a, PIPELINE_ACTIVATIONS, PIPELINE_SENDS);
     if (!status) status = pipeline_before(x, a);
     if (status) return status;
-    status = memopt_tape_seek(slot->tape, number + a->micro_batch);
+    status = memopt_tape_seek(slot->tape, number + a->micro_batch * (x->desc.stride ? x->desc.stride : 1));
     if (!status) status = memopt_tape_forward(slot->tape, input);
     if (status) return pipeline_fail_tape(x, c, slot->tape, status);
     slot->micro_batch = a->micro_batch;
@@ -1159,9 +1164,9 @@ static inline memopt_status pipeline_backward(pipeline *x, const pipeline_action
 
     if (grad_output) status = pipeline_receive(x, PIPELINE_GRADIENTS, grad_output, c->stage.output_grad);
     if (!status) status = pipeline_make_room(x, a, PIPELINE_GRADIENTS, PIPELINE_SENDS);
+    if (!status) status = pipeline_before(x, a);
     if (!status) status = pipeline_prepare_tokens(x, a);
     if (!status) status = pipeline_wait(x, PIPELINE_ACTIVATIONS, slot->sent);
-    if (!status) status = pipeline_before(x, a);
     if (!status && x->desc.shape.ranks > 1) status = pipeline_check_tokens(x);
     if (status) return status;
     status = memopt_tape_backward(slot->tape, grad_output, grad_input);
@@ -1264,14 +1269,14 @@ static inline void pipeline_close(pipeline *x) {
 /* ---- opening ---- */
 /* Do all ranks have the same plan? */
 static inline memopt_status pipeline_compare(pipeline *x, const pipeline_stage *stages) {
-    const size_t words = pipeline_stages(&x->desc.shape) * sizeof *stages / sizeof(size_t);
+    const size_t numbers = pipeline_stages(&x->desc.shape) * sizeof *stages / sizeof(size_t);
     memopt_comm_call call;
     memopt_status status;
     uint64_t hash = x->desc.shape.micro_batches;
     size_t i, word;
 
     if (!x->links.all) return MEMOPT_OK;
-    for (i = 0; i < words; ++i) {
+    for (i = 0; i < numbers; ++i) {
         memcpy(&word, (const unsigned char *)(const void *)stages + i * sizeof word, sizeof word);
         hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
         hash ^= hash >> 32;

@@ -4,7 +4,7 @@
 #include "test.h"
 #include "examples/parts/tensor.h"
 
-enum { WIDTH_LAYERS = 2, WIDTH_BATCHES = 2, WIDTH_PARTS = 8, WIDTH_ROWS = 64 };
+enum { WIDTH_LAYERS = 2, WIDTH_BATCHES = 2, WIDTH_PARTS = 8, WIDTH_ROWS = 64, WIDTH_TENSORS = 128 };
 typedef struct width_model {
     transformer         shape;
     transformer_cut     cut;
@@ -17,6 +17,8 @@ typedef struct width_model {
     memopt_tape        *tape;
     memopt_error        error;
     double              loss[WIDTH_BATCHES + 1]; /* the last: of an evaluation */
+    memopt_optim_tensor tensors[WIDTH_TENSORS];
+    size_t              told[WIDTH_TENSORS];     /* times that its gradients were complete */
 } width_model;
 
 static transformer width_shape(int variant, memopt_type type) {
@@ -43,14 +45,22 @@ static void width_open(width_model *m, const transformer *shape, const transform
     memopt_tape_desc d;
 
     memset(m, 0, sizeof *m); memset(&d, 0, sizeof d);
-    m->shape = *shape; m->shape.ops.threads = threads; m->shape.accumulate = 1;
+    m->shape = *shape; m->shape.ops.threads = threads; m->shape.accumulate = !shape->done_fn; m->shape.user = m;
     if (cut) { m->cut = *cut; m->shape.cut = &m->cut; m->shape.grain = grain; }
     m->head.chunk = 32; m->head.rule.count = WIDTH_BATCHES * WIDTH_ROWS;
     m->chain.shape = &m->shape;
     width_add(m, cut != NULL);
     m->chain.weights = calloc(m->chain.elements, 4); m->chain.gradients = calloc(m->chain.elements, 4);
-    m->chain.layers = m->layers; m->chain.segments = m->segments;
+    m->chain.layers = m->layers; m->chain.segments = m->segments; m->chain.tensors = m->tensors;
+    CHECK(m->chain.tensor_count <= WIDTH_TENSORS);
     width_add(m, cut != NULL);
+    if (shape->done_fn) { /* all gradients are in scratch */
+        void *const gradients = m->chain.gradients;
+
+        m->chain.gradients = NULL; m->chain.tensors = NULL;
+        width_add(m, cut != NULL);
+        m->chain.gradients = gradients;
+    }
     d.chain.segments = m->segments; d.chain.count = m->chain.count; d.chain.input_bytes = WIDTH_ROWS * 4;
     d.layers = m->layers; d.seed = 3; d.overhead = overhead; d.error = &m->error;
     if (overhead <= 0) d.budget = SIZE_MAX;
@@ -58,6 +68,12 @@ static void width_open(width_model *m, const transformer *shape, const transform
     if (!m->tape) MEMOPT_ERROR_PRINT(stdout, m->error);
 }
 static void width_close(width_model *m) { memopt_tape_destroy(m->tape); free(m->chain.weights); free(m->chain.gradients); }
+
+static void width_batch(int32_t *ids, int32_t *targets, size_t batch) {
+    uint64_t seed = 77 + batch; size_t i;
+
+    for (i = 0; i < WIDTH_ROWS; ++i) { ids[i] = (int32_t)test_below(&seed, 61); targets[i] = i % 7 == 3 ? -1 : (int32_t)test_below(&seed, 61); }
+}
 
 #if defined(MEMOPT_I_POOL)
 /* ---- where everything lies in the whole network, and in a rank's ---- */
@@ -107,11 +123,6 @@ typedef struct width_run {
     memopt_status status[WIDTH_PARTS];
     char why[WIDTH_PARTS][200];
 } width_run;
-static void width_batch(int32_t *ids, int32_t *targets, size_t batch) {
-    uint64_t seed = 77 + batch; size_t i;
-
-    for (i = 0; i < WIDTH_ROWS; ++i) { ids[i] = (int32_t)test_below(&seed, 61); targets[i] = i % 7 == 3 ? -1 : (int32_t)test_below(&seed, 61); }
-}
 static memopt_status width_train(width_model *m) {
     int32_t ids[WIDTH_ROWS], targets[WIDTH_ROWS]; float out; size_t b; memopt_status s = MEMOPT_OK;
 
@@ -187,7 +198,7 @@ static void width_begin(width_run *run, int variant, memopt_type type, size_t pa
 }
 /* What all ranks have left: one network. What all of them have is the same on all. */
 static void width_gather(width_run *run) {
-    width_move v; size_t r;
+    width_move v; size_t r, i;
 
     for (r = 0; r < run->ranks; ++r) {
         width_model *m = run->models[r];
@@ -198,6 +209,7 @@ static void width_gather(width_run *run) {
         CHECK_AT(!v.differs && !memcmp(run->loss, m->loss, sizeof run->loss), r);
         CHECK_AT(m->segments[1].output_bytes == WIDTH_ROWS * m->shape.width * memopt_type_bytes(m->shape.type) / run->ranks, r);
         run->kept = memopt_tape_get_stats(m->tape).kept;
+        for (i = 0; m->shape.done_fn && i < m->chain.tensor_count; ++i) CHECK_AT(m->told[i] == (m->tensors[i].first ? 0 : WIDTH_BATCHES), i);
     }
 }
 static void width_go(width_run *run) {
@@ -296,6 +308,34 @@ static void width_sends(void) {
         width_end(&run);
     }
 }
+/* Gradients that are in scratch: each tensor's own rank is told once a pass, by its number and with what it would have
+   had in an array. */
+static memopt_status width_done(void *user, size_t tensor, const void *gradients) {
+    width_model *m = (width_model *)user; const float *g = (const float *)gradients; float *sum = (float *)(uintptr_t)m->tensors[tensor].gradients; size_t i;
+
+    ++m->told[tensor];
+    for (i = 0; sum && i < m->tensors[tensor].count; ++i) sum[i] += g[i];
+    return MEMOPT_OK;
+}
+static void width_in_scratch(void) {
+    width_run one, arrays; size_t ranks, n, i;
+
+    width_begin(&arrays, 1, MEMOPT_TYPE_F32, WIDTH_PARTS, 1); width_begin(&one, 1, MEMOPT_TYPE_F32, WIDTH_PARTS, 1);
+    n = width_elements(&one.shape);
+    one.shape.done_fn = width_done;
+    width_go(&arrays); width_go(&one);
+    for (i = 0; i < n; ++i) CHECK_AT(fabs((double)(one.gradients[i] - arrays.gradients[i])) <= 1e-6, i);
+    for (ranks = 2; ranks <= WIDTH_PARTS; ranks *= 2) {
+        width_run run;
+
+        width_begin(&run, 1, MEMOPT_TYPE_F32, WIDTH_PARTS, ranks);
+        run.shape.done_fn = width_done; run.grain = ranks == 4 ? 256 : 0;
+        width_go(&run);
+        CHECK_AT(!memcmp(run.gradients, one.gradients, n * 4), ranks);
+        width_end(&run);
+    }
+    width_end(&one); width_end(&arrays);
+}
 /* Any call of any rank fails: all of them end, with a status. */
 static void width_fails(void) {
     width_run run; uint64_t calls = 0, n; size_t r;
@@ -329,6 +369,13 @@ static void width_says(const transformer *t, const char *text) {
     CHECK(!text || (!memopt_error_text(&why, said, sizeof said, NULL) && strstr(said, text)));
     if (text && !strstr(said, text)) printf("%s, not %s\n", said, text);
 }
+static memopt_comm *width_one(void) { /* of one rank */
+    memopt_comm_desc d; memopt_comm *comm = NULL;
+
+    memset(&d, 0, sizeof d);
+    CHECK(memopt_comm_create(&d, &comm) == MEMOPT_OK);
+    return comm;
+}
 static void width_refuses(void) {
     const transformer right = width_shape(0, MEMOPT_TYPE_F32); transformer t = right; transformer_cut cut;
 
@@ -341,9 +388,13 @@ static void width_refuses(void) {
     WIDTH_SAYS(cut.rank_count = 0, "ranks do not divide the parts");
     WIDTH_SAYS(cut.rank_count = 3, "ranks do not divide the parts");
     WIDTH_SAYS(cut.rank = 2, "the rank is not below rank_count");
+    WIDTH_SAYS(cut.comm = width_one(), "the comm is of other ranks");
+    memopt_comm_destroy(cut.comm);
+    WIDTH_SAYS((cut.rank_count = 1, cut.comm = width_one()), NULL);
+    memopt_comm_destroy(cut.comm);
     WIDTH_SAYS(t.heads = 0, "parts do not divide heads");
     WIDTH_SAYS(t.heads = 2, "parts do not divide heads");
-    WIDTH_SAYS(t.kv_heads = 2, "parts do not divide heads");
+    WIDTH_SAYS(t.kv_heads = 2, "parts do not divide kv_heads");
     WIDTH_SAYS(t.heads = 12, "heads do not divide the width");
     WIDTH_SAYS(t.hidden = 6, "parts do not divide the MLP");
     WIDTH_SAYS(t.padded = 62, "parts do not divide the padded vocabulary");
@@ -389,11 +440,94 @@ static void width_copies(void) {
     }
 }
 
+/* A sum over parts that takes several turns, blocks of rows and strips of columns: of whole numbers, so exact. */
+static memopt_status width_keep(const tensor_work *x, float *sums, size_t at, size_t count, void *to) {
+    memcpy((float *)to + at * x->own.shape->width, sums, count * x->own.shape->width * sizeof *sums);
+    return MEMOPT_OK;
+}
+static memopt_status width_no_product(void *user, const memopt_product *product, const memopt_threads *threads, void *scratch) {
+    (void)user; (void)threads; (void)scratch;
+    return product->columns < TENSOR_COLUMNS && product->rows < TENSOR_ROWS ? MEMOPT_ERR_MEMORY : MEMOPT_OK; /* the last turn */
+}
+static void width_turns(void) {
+    enum { PARTS = 4, ROWS = 2 * TENSOR_ROWS + 30, COLUMNS = TENSOR_COLUMNS + 40, DEPTH = 2 };
+    float *planes = (float *)calloc(PARTS * ROWS * DEPTH, 4), *weights = (float *)calloc(PARTS * DEPTH * COLUMNS, 4), *sums = (float *)calloc(ROWS * COLUMNS, 4); size_t i, r, c, k, workers;
+
+    for (i = 0; i < PARTS * ROWS * DEPTH; ++i) planes[i] = (float)(i * 7 % 23) - 11;
+    for (i = 0; i < PARTS * DEPTH * COLUMNS; ++i) weights[i] = (float)(i * 5 % 19) - 9;
+    for (workers = 1; workers <= 3; workers += 2) {
+        test_worker_set set; memopt_threads threads = test_workers(&set, (int)workers, 0); transformer t = width_shape(0, MEMOPT_TYPE_F32); transformer_cut cut = { PARTS, 0, 1, NULL };
+        tensor_work x; tensor_sum s; memopt_status status[3]; unsigned char *scratch;
+
+        memset(&x, 0, sizeof x); memset(&s, 0, sizeof s);
+        t.width = COLUMNS; t.cut = &cut;
+        x.own.shape = &t; x.own.rows = ROWS; x.own.ops.threads = &threads;
+        x.pieces = PARTS; x.rows = ROWS; x.workers = workers; x.turn = tensor_least(ROWS, TENSOR_ROWS * workers); x.status = status;
+        s.x = &x; s.planes = planes; s.weights = weights; s.rows = ROWS; s.depth = DEPTH; s.piece = DEPTH * COLUMNS; s.stride = s.columns = COLUMNS;
+        CHECK(memopt_gemm_resolve(NULL, &s.gemm) == MEMOPT_OK);
+        x.branches = (float *)calloc(workers * tensor_levels(&x) * TENSOR_ROWS * TENSOR_COLUMNS, 4);
+        x.send = x.receive = (float *)calloc(x.turn * COLUMNS, 4);
+        scratch = (unsigned char *)calloc(1, workers * transformer_up(s.gemm.scratch_bytes, 64) + 64);
+        x.own.ops.scratch = scratch + (64 - (uintptr_t)scratch % 64);
+        CHECK(tensor_join(&s, width_keep, sums) == MEMOPT_OK);
+        for (r = 0; r < ROWS; ++r)
+            for (c = 0; c < COLUMNS; ++c) {
+                float sum = 0;
+
+                for (k = 0; k < PARTS * DEPTH; ++k) sum += planes[(k / DEPTH * ROWS + r) * DEPTH + k % DEPTH] * weights[k * COLUMNS + c];
+                if (sums[r * COLUMNS + c] != sum) { CHECK_AT(sums[r * COLUMNS + c] == sum, r * COLUMNS + c); r = ROWS - 1; break; }
+            }
+        s.gemm.multiply_fn = width_no_product;
+        CHECK(tensor_join(&s, width_keep, sums) == MEMOPT_ERR_MEMORY); /* whichever worker it was */
+        free(scratch); free(x.branches); free(x.send);
+    }
+    free(planes); free(weights); free(sums);
+}
+/* What a pass lacks is told as well. */
+static void width_lacks(void) {
+    const transformer shape = width_shape(0, MEMOPT_TYPE_F32); transformer_cut cut; width_model m; int32_t ids[WIDTH_ROWS], targets[WIDTH_ROWS]; int lacks; float out; char said[200];
+
+    width_batch(ids, targets, 0);
+    for (lacks = 0; lacks < 3; ++lacks) {
+        memset(&cut, 0, sizeof cut);
+        cut.parts = 4; cut.rank_count = lacks == 1 ? 2 : 1;
+        width_open(&m, &shape, &cut, NULL, 0, 0);
+        m.head.targets = lacks == 2 ? NULL : targets; m.head.rule.count = 0;
+        CHECK_AT(memopt_tape_evaluate(m.tape, ids, &out) == (lacks ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK), (size_t)lacks);
+        m.error = memopt_tape_error(m.tape);
+        CHECK_AT(!lacks || (!memopt_error_text(&m.error, said, sizeof said, NULL) && strstr(said, lacks == 1 ? "the cut has no comm" : "the head has no targets")), (size_t)lacks);
+        width_close(&m);
+    }
+}
+/* Without a count given, losses and gradients are divided by the targets that are not ignored, of all chunks; of none the
+   loss is 0. */
+static void width_counts(void) {
+    const transformer shape = width_shape(0, MEMOPT_TYPE_F32); transformer_cut cut; width_model m; int32_t ids[WIDTH_ROWS], targets[WIDTH_ROWS]; size_t i, counted = 0; double loss; float first;
+
+    memset(&cut, 0, sizeof cut);
+    cut.parts = 4; cut.rank_count = 1;
+    width_batch(ids, targets, 0);
+    for (i = 0; i < WIDTH_ROWS; ++i) { if (i < WIDTH_ROWS / 2 && i % 3) targets[i] = -1; counted += targets[i] >= 0; }
+    width_open(&m, &shape, &cut, NULL, 0, 0);
+    m.head.targets = targets; m.head.rule.count = counted;
+    CHECK(memopt_tape_forward(m.tape, ids) == MEMOPT_OK && memopt_tape_backward(m.tape, NULL, NULL) == MEMOPT_OK);
+    loss = m.head.loss; first = ((float *)m.chain.gradients)[m.chain.elements - 1];
+    memset(m.chain.gradients, 0, m.chain.elements * 4);
+    m.head.rule.count = 0;
+    CHECK(memopt_tape_seek(m.tape, 0) == MEMOPT_OK && memopt_tape_forward(m.tape, ids) == MEMOPT_OK && memopt_tape_backward(m.tape, NULL, NULL) == MEMOPT_OK);
+    CHECK(m.head.loss == loss && loss > 0 && ((float *)m.chain.gradients)[m.chain.elements - 1] == first);
+    for (i = 0; i < WIDTH_ROWS; ++i) targets[i] = -1;
+    memset(m.chain.gradients, 0, m.chain.elements * 4);
+    CHECK(memopt_tape_forward(m.tape, ids) == MEMOPT_OK && memopt_tape_backward(m.tape, NULL, NULL) == MEMOPT_OK && m.head.loss == 0);
+    for (i = 0; i < m.chain.elements; ++i) CHECK_AT(((float *)m.chain.gradients)[i] == 0, i);
+    width_close(&m);
+}
+
 void test_tensor(void);
 void test_tensor(void) {
-    RUN(width_refuses); RUN(width_copies);
+    RUN(width_refuses); RUN(width_copies); RUN(width_lacks); RUN(width_counts); RUN(width_turns);
 #if defined(MEMOPT_I_POOL)
-    RUN(width_against_blocks); RUN(width_same_bits); RUN(width_sends); RUN(width_fails);
+    RUN(width_against_blocks); RUN(width_same_bits); RUN(width_sends); RUN(width_in_scratch); RUN(width_fails);
 #else
     RUN(width_no_threads);
 #endif

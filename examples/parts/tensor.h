@@ -24,7 +24,9 @@
                   All ranks call the tape in the same way, with the ids and targets of all rows. A tensor that is cut is
                   `parts` tensors for an optimizer, numbered alike on all ranks, which hold their own; whole ones (norms,
                   biases behind a sum, positions) all ranks hold, with the same gradients. tensor_copy() tells where
-                  a piece lies in the tensor of block.h. The norm of all gradients: tensor_measure().
+                  a piece lies in the tensor of block.h. The norm of all gradients: memopt_shard_measure(), where the
+                  others of its desc are these ranks. A rank that fails calls memopt_comm_abort(): then all others fail
+                  as well, and none waits for it.
                   float32 gradients; no adapters, codes, mlp_chunk, attention of your own, classes.
    Source         Shoeybi et al., Megatron-LM (2019); Korthikanti et al., Reducing activation recomputation (2022). */
 #ifndef PARTS_TENSOR_H
@@ -120,12 +122,15 @@ static inline size_t tensor_head_tensors(const transformer *t, transformer_tenso
 /* Why a shape cannot be cut; NULL: it can. */
 static inline const char *tensor_problem(const transformer *t) {
     const transformer_cut *c = t->cut;
+    const memopt_comm_stats of = memopt_comm_get_stats(c ? c->comm : NULL);
 
     if (!c) return "the shape has no cut";
     if (!c->parts || (c->parts & (c->parts - 1)) || c->parts >> TENSOR_LEVELS) return "parts are no power of two";
     if (!c->rank_count || c->parts % c->rank_count) return "ranks do not divide the parts";
     if (c->rank >= c->rank_count) return "the rank is not below rank_count";
-    if (!t->heads || t->heads % c->parts || (t->kv_heads && t->kv_heads % c->parts)) return "parts do not divide heads";
+    if (c->comm && (of.rank != c->rank || of.rank_count != c->rank_count)) return "the comm is of other ranks";
+    if (!t->heads || t->heads % c->parts) return "parts do not divide heads";
+    if (t->kv_heads % c->parts) return "parts do not divide kv_heads";
     if (!t->head_width && t->width % t->heads) return "heads do not divide the width";
     if (transformer_hidden(t) % c->parts) return "parts do not divide the MLP";
     if (transformer_padded(t) % c->parts) return "parts do not divide the padded vocabulary";
@@ -251,7 +256,8 @@ static inline memopt_status tensor_call(const tensor_work *x, memopt_comm_kind k
     memopt_comm_call c;
     memopt_status s;
 
-    if (!comm || x->own.call->describing) return MEMOPT_OK;
+    if (x->own.call->describing || x->own.shape->cut->rank_count == 1) return MEMOPT_OK;
+    if (!comm) return transformer_refuse(x->own.call, "the cut has no comm");
     memset(&c, 0, sizeof c);
     c.kind = kind;
     c.bytes = bytes;
@@ -1141,6 +1147,7 @@ static inline memopt_status tensor_head_loss(tensor_head *h) {
     size_t r;
 
     if (s || h->x->own.call->describing) return s ? s : tensor_head_describe(h, &gemm);
+    if (!h->head->targets) return transformer_refuse(h->x->own.call, "the head has no targets");
     h->counted = h->head->rule.count;
     for (r = 0; r < h->x->rows && !h->head->rule.count; ++r) h->counted += h->head->targets[r] >= 0;
     for (; h->first < h->x->rows && !s; h->first += h->rows) {

@@ -83,7 +83,7 @@ typedef struct transformer_attention_fns {
 typedef struct transformer_cut { /* by width, among ranks: tensor.h */
     size_t parts;             /* of the model, whatever the number of ranks: a power of two */
     size_t rank, rank_count;  /* which divides parts: each rank has as many, side by side */
-    struct memopt_comm *comm; /* of these ranks; NULL: one rank, or bytes are counted */
+    struct memopt_comm *comm; /* of these ranks; NULL: one rank, or sizes alone are asked for */
 } transformer_cut;
 
 typedef struct transformer { /* zero it, then set what you need; parts point to it, so a change is for all of them */

@@ -582,6 +582,12 @@ END
 4 3 --tensor 2 --offload states,weights=$work
 8 2 --tensor 4 --fuse-step
 END
+    # more rows than a turn of a worker
+    ranks_family "--layers 1 --width 32 --heads 4 --context 128 --batch 13 --parts 4 --steps 1" <<END
+1 0
+2 0 --tensor 2 --units 1
+4 0 --tensor 4 --threads 2 --units 1
+END
     # cut into one part it is the network that is not cut, but for how sums are rounded
     gpt $shape --attention lean --ranks 1 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
     want=$(sed -n 's/.*"losses": \[\(.*\)\].*/\1/p' "$work/run.json")
@@ -624,6 +630,9 @@ END
     refused 2 "floats" --ranks 2 --tensor 2 --gradients bf16
     refused 2 "batch" --ranks 8 --tensor 8 --heads 8 --batch 1 --context 12
     refused 2 "vit" --ranks 2 --tensor 2 --model vit
+    refused 2 "context" --ranks 2 --tensor 2 --context 33 --fit 300M
+    gpt --ranks 2 --tensor 2 --advise 300M >"$work/said" 2>&1 || fail "$(cat "$work/said")" # every format has a plan
+    [ "$(grep -c -- '--tensor 2' "$work/said")" -gt 5 ] && ! grep -q ' -$' "$work/said" || fail "a format without a plan: $(cat "$work/said")"
 }
 grids() { # a model cut by layers, by width and by data: one hash for all grids of one --parts
     deep="--layers 3 --width 32 --heads 8 --context 16 --batch 2 --units 8 --steps 20 --attention lean"

@@ -88,7 +88,8 @@ static int advised_options(const options *asked, size_t budget, int format, int 
         x->keep = budget ? KEEP_BUDGET : KEEP_LEAST;
         x->budget = budget;
     }
-    if (!was_given(asked, ON_GRADIENTS)) x->gradients = x->weights == WEIGHTS_BF16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+    if (!was_given(asked, ON_GRADIENTS))
+        x->gradients = x->weights == WEIGHTS_BF16 && !x->parts ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
     if (form & 1 ? !head_sizes(x, form, &x->head_chunk) : form & 16) return 1;
     if ((form & 4) && !mlp_sizes(x)) return 1;
     return options_wrong(x, 0, ignored, sizeof ignored);

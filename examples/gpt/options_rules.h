@@ -123,6 +123,9 @@ static int options_parts_wrong(const options *o, char *message, size_t capacity)
     REFUSE(s & (s - 1) || s % o->tensor, "--parts %zu: take a power of two that --tensor %zu divides.", s, o->tensor);
     REFUSE(o->heads % s, "--parts %zu do not divide --heads %zu: take fewer, or other --heads.", s,
            o->heads);
+    REFUSE(o->fit && o->context % s,
+           "--fit tries every --batch, and --parts %zu do not divide --context %zu: take another --context.", s,
+           o->context);
     REFUSE(o->batch * o->context % s, "--parts %zu do not divide the tokens of a batch: take another --batch.", s);
     REFUSE(is_vit(o) || o->sample || o->mlp_chunk || !o->lean_attention,
            "--%s is not there where a model is cut by width: leave it out, or --parts.",

@@ -298,9 +298,12 @@ mpi() { # examples/adapters/mpi.h with 1 to 8 processes: bytes, ranks that disag
     timeout 100 mpirun $more -n 4 build/train_gpt_mpi $wide --pipeline 2 --tensor 2 --steps 1000000 >"$work/said" 2>&1 &
     id=$!
     sleep 3
-    pkill -9 -f -n "build/train_gpt_mpi .*--steps 1000000" || fail "no rank is there: $(cat "$work/said")"
+    for rank in /proc/[0-9]*; do
+        tr '\0' ' ' <"$rank/cmdline" 2>/dev/null | grep -q '^build/train_gpt_mpi .*--steps 1000000' && kill -9 "${rank#/proc/}" && break
+    done || fail "no rank is there: $(cat "$work/said")"
     wait $id
-    [ $? != 0 ] && [ $? != 124 ] || fail "a rank was killed, and the others ended well, or not at all"
+    ended=$?
+    [ $ended != 0 ] && [ $ended != 124 ] || fail "a rank was killed, and the others ended with $ended"
     echo "train_gpt_mpi: a rank of a pass was killed, and all have ended"
     # shellcheck disable=SC2086
     timeout 100 mpirun $more -n 1 build/train_gpt_mpi $switches : -n 1 build/train_gpt_mpi $switches --data "$work/none.txt" >"$work/said" 2>&1 && fail "a rank without data is no error"

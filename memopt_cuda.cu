@@ -25,7 +25,7 @@
                                memory to scale below, but codec; _ACTIVATIONS adds codec and the store, _OPERATORS
                                softmax to gemm and linear to attention, _RANKS shard and the store, _MUON gemm and muon
      MEMOPT_CUDA_ONLY_ADAMW    [impl] of the optimizers AdamW and Adam alone, with moments in 32 and 16 bits, and in 8
-                               bits of blocks of 256; what is left out is MEMOPT_ERR_UNSUPPORTED. 9 kernels, not 30
+                               bits of blocks of 256; what is left out is MEMOPT_ERR_UNSUPPORTED. 9 kernels, not 28
      MEMOPT_CUDA_NO_ATTENTION, MEMOPT_CUDA_NO_NORM, MEMOPT_CUDA_NO_BATCH_NORM, MEMOPT_CUDA_NO_CONVERT,
      MEMOPT_CUDA_NO_SCALE, MEMOPT_CUDA_NO_F16
                                [impl] without these functions, which the linker then misses: attention; layer and RMS

@@ -236,7 +236,7 @@ $(foreach test,parts parts_nets ring tensor pipeline ledger schedule graph feed 
 
 # memopt in a file of its own, compiled once, as README tells an engine of many files. The large examples are linked with it, which
 # saves half a minute for each: of their text the implementation is left out, as if they had not defined what asks for it.
-LINKED := train_gpt train_gpt_mpi finetune finetune_mpi transformer contrastive ranks advise_tool onebit pieces
+LINKED := train_gpt train_gpt_mpi finetune finetune_mpi transformer contrastive ranks advise_tool onebit pieces pipeline
 $(BUILD)/memopt.o: examples/adopt/memopt.c $(COMMON)
 	$(CC) -std=c99 -O2 -DMEMOPT_PTHREADS -pthread $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) -c $< -o $@.$$$$ && mv $@.$$$$ $@
 

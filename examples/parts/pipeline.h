@@ -333,8 +333,7 @@ static inline memopt_status pipeline_run_clocks(const pipeline_schedule *s, pipe
     }
     for (rank = 0; rank < s->shape.ranks; ++rank)
         if (clocks[rank].at < count)
-            return pipeline_refuse_action(error, rank, clocks[rank].at,
-                                          &pipeline_actions_of(s, rank)[clocks[rank].at],
+            return pipeline_refuse_action(error, rank, clocks[rank].at, &pipeline_actions_of(s, rank)[clocks[rank].at],
                                           s->sends ? "waits for ever, with buffered sends"
                                                    : "waits for ever, with sends that block");
     return MEMOPT_OK;

@@ -3718,19 +3718,10 @@ PUBLIC status_t api::memopt_cuda_noise_make(memopt_noise *d_noise, size_t count,
               second-level cache. From 4,096 passes of 8,192 elements on, a CUDA block does 2 to 8 of them with one
               copy: with 8 it is 2% (5%).
    Bytes      Quantise: 4 + 1 + 4/256 an element (bf16: 2 + 1), dequantise as many; each once.
-   Ladder     An element of a block of 256: instructions, and those of the integer units, counted in the machine code
-              of sm_90 (versions 1 and 2: reckoned). An H200 has time for 31/15 where 5 bytes are moved at 4.8 TB/s, for
-              18/9 where 3 are. The last version has 0.97 of a copy's rate there, back 0.94, to bf16 0.86.
-              version 1  a block of floats a CUDA block of as many threads: 8 barriers for absmax, memory read twice, a
-                         search of 8 steps in shared memory: at least 40 instructions, 8 reads of 3.5 cycles a warp
-                         each.
-              version 2  teams of a warp, 8 floats a thread: 5 shuffles and an inverse for 8 elements, about 3
-                         instructions of each; one read of memory.
-              version 3  the table instead of the search: 22/11, one read of shared memory.
-              version 4  teams of 8 threads with 32 floats each, tests and addresses once for all of them: 17/9,
-                         unsigned 12/6; 3 shuffles for 32 elements.
-              Dequantise: 256 levels in shared memory, codes and absmax of 8 groups of four asked for first: 9/5, bf16
-              14/8.
+   Ways       A search in shared memory is 8 dependent reads, a table one. Of a warp for a block, 5 shuffles and an
+              inverse are shared by 8 elements of a thread; of 8 threads with 32 floats each, 3 shuffles by 32, and so
+              are tests and addresses. Dequantise: 256 levels in shared memory, codes and absmax of 8 groups of four
+              asked for first.
    Conflicts  Reads of shared memory at random places take 3.5 cycles a warp for 32 banks; numbers of a normal
               distribution 3.2 (squares of them, unsigned: 3.5), codes 3.2. At 4.8 TB/s a multiprocessor moves 20.8
               bytes a cycle, 4.2 elements of 5 bytes: 0.42 to 0.46 of the time of its shared memory; bf16 (3 bytes)
@@ -4581,35 +4572,20 @@ PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, mem
    Problem    The step itself is short. AdamW with floats moves 28 bytes an element (16 read, 12 written), with 8-bit
               states 16; all else is loss. A model is hundreds of tensors, many of them tiny, and an 8-bit block can be
               encoded only when all of it has been stepped.
-   Ladder     (1 to 6 counted)
-              1  A launch for each tensor, an element a thread, formats decoded by kernels of their own: 56 bytes an
-                 element for 8-bit states, whose moments go through memory as floats, and three launches a tensor.
-              2  Decode, step and encode in one kernel; moments stay in registers between step and encode: 16 bytes.
-              3  A table of 24 slices is the kernel's argument; a block finds its own by 5 comparisons. 1/28 of the
-                 launches, and nothing is uploaded.
-              4  Four elements an access, all loads of a thread before its first result: 128 bytes a thread under way
-                 with floats, 80 in 8 bits, against 4; a fifth of the memory instructions.
-              5  8-bit blocks of 256, the usual ones: a warp does a block alone. Its largest values are found by 5
-                 shuffles a moment, and there is no barrier where version 4 has three. Other sizes keep those: 32
-                 elements (8 lanes) are joined by 3 shuffles, then by an atomicMax in shared memory, which has no order.
-              6  Thread blocks of 128 where a warp works alone: 80 registers allow 6 of them, 768 threads, where 256
-                 allow 3 as well, but end together and load their tables together. 60 KiB are under way on each
-                 processor; 40 would do at a latency of a microsecond.
-              7  An 8-bit step is bound by instructions, so they were counted: 104 an element; an H200 can issue 130 in
-                 the time of 0.85 of its copy rate, at 100 %; really 60 to 85 %, so that bfloat16 weights, 10 bytes,
-                 ran at 0.38 of a copy. Four gradients are looked at together, not one by one; levels are floats at a
-                 byte offset, two instructions and a lookup; the largest is found by float maxima, exactly only where
-                 one is infinite; the octaves' table is 32 words in 32 banks. 87 an element.
-              8  Four elements side by side: a root and a quotient are 4 and 5 instructions where the numbers are in the
-                 middle of the range, and are looked at for four together; what nvcc makes looks at each, and jumps
-                 twice an element. A block's largest is one instruction of the warp, two lanes share the words of noise,
-                 and bytes are put together by permutation. 68 an element, 86 with bfloat16, 32 warps instead of 24:
-                 on an H200 0.72 of a copy's rate, as before, and 0.62.
-              9  A warp asks the second-level cache for its next block before it steps this one, 2 more: 0.83 and 0.69.
-              10 Eight elements side by side; second moments are compared by their bits, two at once, and tell of the
-                 gradients as well. Whole blocks have a loop of their own, which all warps go round as often, so that
-                 nothing is provided for warps that part. 62 and 76 with what asks the cache, 71 and 87 before, and 28
-                 warps over floats; not run on a card.
+   Ways       (tests/bench/results/cuda.md has the figures) Decode, step and encode are one kernel: moments stay in
+              registers between. A table of 24 slices is the kernel's argument; a block finds its own by 5 comparisons,
+              and nothing is uploaded. Four elements an access, all loads of a thread before its first result.
+              8-bit blocks of 256, the usual ones: a warp does a block alone, and its largest values are found without a
+              barrier. Other sizes have three: 32 elements (8 lanes) are joined by 3 shuffles, then by an atomicMax in
+              shared memory, which has no order. Thread blocks of 128 where a warp works alone: they end and load their
+              tables one by one, and more of them fit the registers.
+              An 8-bit step is bound by instructions. So eight elements are stepped side by side: a root and a quotient
+              are 4 and 5 instructions where the numbers are in the middle of the range, and are looked at together;
+              what nvcc makes looks at each, and jumps twice an element. Second moments are compared by their bits, two
+              at once, and tell of the gradients as well. Levels are floats at a byte offset, two instructions and a
+              lookup; the octaves' table is 32 words in 32 banks. Two lanes share the words of noise. A warp asks the
+              second-level cache for its next block before it steps this one. Whole blocks have a loop of their own,
+              which all warps go round as often, so that nothing is provided for warps that part.
    Formats    Those of weights and gradients, and the kind, are a branch for four elements that all threads take alike;
               only AdamW over floats, AdamW in 8 bits over floats or bfloat16, and Muon are compiled by themselves. 11
               kernels instead of 350. Where all kinds are in one, all four are stepped, and those put back that may not
@@ -7334,19 +7310,10 @@ PUBLIC status_t api::memopt_cuda_optim_result(memopt_optim *optim, const void *d
               pairs of neighbours, by shuffles.
    Not finite is a piece whose sum is not: no square of a float is too large for a double. Its block goes over it again,
               to count, as the CPU does. A sum that has any is replaced by infinity in the end.
-   Ladder     of a pass over n floats, unscale and norm (bytes; launches; additions that wait for each other):
-                unscale, isfinite, square, sum, each by itself          28 n; 4; -
-                multiply and measure in one kernel, order of threads     8 n; 2; not the CPU's bits
-                16 threads a piece read it themselves                    8 n; 3; 4,096, each behind a load of 4 bytes
-                staged by 128 threads, 2 buffers, one barrier a tile     8 n; 3; 4,096, each behind shared memory
-                for all tensors in one launch, by a list in arguments    8 n; 3 for up to 150 tensors; no upload
-              On an H200, norm of 2^26 floats, of a copy's rate: 0.40 with doubles made of shifted bits and a product,
-              0.45 with eight of them on their way at once, 0.61 by the conversion's own instruction, though it runs at
-              a quarter of an addition's rate: four instructions less stand between an element and its chain. Without
-              seven of eight additions 0.85: a chain's wait was what was left. All that was for 16 chains of 4,096
-              additions in a piece, an order that has been given up. What is here has not run on a card:
-                eight lanes a leaf, nothing shared                       8 n; 3; 128, and 9 levels of pairs
-              Measure reads 4 n (2 n of 16 bits) and writes 16 bytes for each 64 Ki elements.
+   Ways       One pass that multiplies and measures moves 8 n bytes for n floats, where unscaling, checking, squaring
+              and adding by themselves move 28 n. Tensors are a list in a launch's arguments: no upload. What was left
+              was the wait of a chain of additions in double, each behind a conversion: hence eight lanes a leaf, and
+              chains of 128. Measure reads 4 n (2 n of 16 bits) and writes 16 bytes for each 64 Ki elements.
    Bits       Equal to the CPU's: values, sums, counts, scaler and accumulated sums; formulas are those of memopt.h.
               Leaves are filled up with zeros, whose squares change no sum, as are pieces of a tensor. A warp adds up
               sums of pieces, 1,024 at a time in pairs; and those of tensors, in order.
@@ -8382,14 +8349,9 @@ PUBLIC status_t api::memopt_cuda_shard_close(memopt_cuda_shard *shard) {
    exp        is 2^(log2(e) x) by the device's own instruction: 2 units in the last place, 0 below 2^-126, and with the
               product 2 instructions. Counted for bf16: 6 in the first read (half a word, largest, difference, product,
               exp, sum), 6.5 in the second (the same less the largest, slope, rounding), 4.5 for addresses and loops.
-   Ladder     bytes a bf16 logit, launches, instructions a logit:
-                largest, sum, loss, gradient, each a kernel             12; 4; 90
-                online: largest and sum in one read                      8; 3; 80
-                rows in shared memory and cache for the second read      4; 3; 80
-                exp2f                                                    4; 3; 29
-                rounded without asking for NaN                           4; 3; 25, on an H200 30: 0.68 of a copy's rate
-                ex2, few compares, one place for the target              4; 3; 17, and 3 for what a row costs
-              (2 of the launches are small: targets are counted, losses added up.)
+   Ways       Largest, sum, loss and gradient by themselves move 12 bytes a bf16 logit; largest and sum in one read 8;
+              with rows in shared memory and cache for the second read 4. Then instructions count: the device's own
+              exponential, rounding without asking for NaN, few compares, one place for the target.
    Rows       of softmax, which are floats, are held in registers, 32 floats a thread: by a warp up to 1,024 columns, by
               256 threads up to 8,192: read once, written once, no shared memory but for 16 numbers. Longer ones are
               read twice.
@@ -9218,25 +9180,13 @@ PUBLIC status_t api::memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops, 
               into the registers of this one, span by span, as its gradient is written. Groups leave their sums in
               scratch; another kernel adds those up. They are as many as run at once on 132 multiprocessors: each of
               them costs 16 bytes a column, and a thread's chain of sums is no worry.
-   Ladder     forward  1 a thread for each row: 3 reads of 4 bytes that are a row apart, 32 times the bytes
-                       2 a warp or block for each row, from memory 3 times: 3 reads + 1 write, of which the cache takes
-                         two if it can
-                       3 the row in registers: 1 read + 1 write, 16 bytes each; 2 barriers, none up to 1,024 columns
-                         (512 of float32); 2, 4 or 8 such reads a thread under way
-                       4 places made once: 16 instructions an element of bf16, 20 of float32 (18 and 26 before); not
-                         run on a card
-              backward 1 gradient of the input, and a kernel for columns: 5 passes (x and g twice, 1 write)
-                       2 sums by atomicAdd: 3 passes, but other bits every time
-                       3 sums in registers over a group of rows: 3 passes, and 8 / rows-of-a-group bytes an element for
-                         the groups' sums, written and read; both of the row's sums by one barrier
-                       4 the next row asked for before this one's sums are known: twice the bytes under way. On an
-                         H200 0.38 of a copy's rate (768 columns, bf16): 128 threads a row, 62.9 instructions an
-                         element, most of them for each row or span, and a wait for the statistics, which were not
-                         asked for before
-                       5 a row to a warp, scales in shared memory, statistics a row ahead: 24 instructions; on an H200
-                         0.77, and 0.62 of 4,096 columns, with 12 warps on a multiprocessor
-                       6 the second-level cache asked for the next row before this one's sums: what is waited for is
-                         that cache. 1.5 instructions more; not run on a card
+   Ways       Forward: a thread, warp or block that goes over a row in memory reads it 3 times; in registers it is
+              read once, 16 bytes at a time, with 2 barriers, none up to 1,024 columns (512 of float32).
+              Backward: a kernel for columns makes it 5 passes (x and g twice, 1 write); atomicAdd 3, but other bits
+              every time; sums in registers over a group of rows 3, and 8 / rows-of-a-group bytes an element for the
+              groups' sums. A row to a warp, scales in shared memory and statistics a row ahead took most instructions
+              away, which were for rows and spans, not for elements. The second-level cache is asked for the next row
+              before this one's sums.
    Aligned    One body for arrays that are and are not. Elements that are read or written by themselves stand behind a
               branch of their own, for all spans together or in a loop, where a compiler cannot put them beside the
               spans with a predicate each: what is aligned pays one branch, what is not some more time.
@@ -10608,17 +10558,11 @@ PRUNED CU_MEMBER float memopt_cuda_fused_dropout_onto(const memopt_cuda_fused_no
               share a hash, so a thread takes both. For tokens, integers are counted and dealt out atomically: how many
               rows a token has, the last of them, room for a list; what atomics leave open, the order of a list, is put
               right by sorting it. Then the block of a token's last row adds them up, in order.
-   Ladder     elementwise   1 an element a thread: 4 or 2 bytes each, one under way
-                            2 spans of 16 bytes, 4 under way (2 and 2 where two arrays are read)
-              dropout       1 a hash for each element: 12 integer instructions, which is more than the time that 6 bytes
-                              of bf16 leave for all of it, on a card with half as many integer units
-                            2 a hash for two
-              embedding     1 a block for each token of the vocabulary, which looks at all ids: V n reads
-                backward    2 atomicAdd of floats: n reads and writes, and no order
-                            3 lists by counting, sorted; blocks of rows: n reads, 12 V + 16 n bytes of tables, 4 or 5
-                              launches. A token of more than 1,024 rows has no list: its blocks look at all ids, and
-                              there are less than n / 1,024 such tokens
-              Counted, not timed.
+   Ways       Elementwise: spans of 16 bytes, 4 under way (2 and 2 where two arrays are read). Dropout: a hash for each
+              element is 12 integer instructions, more than 6 bytes of bf16 leave time for, so two share one. Embedding
+              backward: a block for each token of the vocabulary reads all ids; atomicAdd of floats has no order; lists
+              by counting, sorted, are n reads and 12 V + 16 n bytes of tables, 4 or 5 launches. A token of more than
+              1,024 rows has no list: its blocks look at all ids, and there are less than n / 1,024 such tokens.
    Rotary     A block has some rows: it makes their sines once, in shared memory, and all heads take them from there.
               Frequencies are the host's, 1 KiB of a launch's arguments.
    Bits       The CPU's: its formulas, and its order of sums; a token's gradient of 16 bits is rounded at the end of 256
@@ -12856,12 +12800,9 @@ PUBLIC status_t api::memopt_cuda_linear_backward_fp8(const memopt_cuda_ops *ops,
    Statistics A thread's mean and squares about it go from row to row (Welford), in float: d = z - mean, mean += d / k,
               squares += d (z - mean); nothing cancels. Threads, groups and slices are joined by Chan's formula in
               double, in their order.
-   Ladder     1 mean, then squares: z written once, read 3 times, output written: 5
-              2 Welford: 4
-              3 parts of 16 MiB, the statistics' read being the cache's: 3
-              backward: z and its gradient read twice, the gradient of z written: 5 and linear's. h is made again from
-              z; kept, it would be a pass more
-              Counted, not timed: not measured on a card.
+   Ways       Mean, then squares pass over z and the output 5 times, Welford 4, parts of 16 MiB, whose statistics are
+              the cache's reads, 3. Backward: z and its gradient read twice, the gradient of z written: 5 and linear's. h is
+              made again from z; kept, it would be a pass more.
    Bits       Given the statistics, output and gradient of z are the CPU's formulas, element by element. Sums: the order
               is the shape's.
    Bound      Of a thread's Welford: rows / groups / slots steps; then double.
@@ -15114,14 +15055,11 @@ static __global__ void __launch_bounds__(GROUP_BOUND) group_backward_kernel(flas
               at 4096 rows, 32 heads and 2 bytes 1 GiB a sequence and layer, twice.
    Idea       As on the CPU: rows of scores do not know of each other. `block` rows of all key heads of a sequence are
               one batched product, one kernel (softmax), another batched product; backward makes them again.
-   Ladder     bytes of scratch for 32 heads, 4096 rows of width 128, bf16; passes over the scores of a block:
-              version 1, the whole matrix in float and in bf16: 3.2 GB; written, read twice, written, read.
-              version 2, blocks of 256 rows: 134 MB + 67 MB for probabilities of their own.
-              version 3, probabilities in the first half of their scores' bytes: 134 MB; a block's scores are written by
-              the product, read once and written once by the kernel (registers hold the row, up to 8,192 columns), read
-              by the other product, out of a cache of 50 MB in part.
-              version 4, causal: columns beyond a block's last row are left out: (1 + block / length) / 2 of everything.
-              Counted, not measured on a card.
+   Ways       Of 32 heads, 4096 rows of width 128, bf16, the whole matrix in float and in bf16 is 3.2 GB of scratch,
+              written, read twice, written, read. Blocks of 256 rows with probabilities in the first half of their
+              scores' bytes are 134 MB: a block's scores are written by the product, read once and written once by the
+              kernel (registers hold the row, up to 8,192 columns), read by the other product, out of the cache in part.
+              Causal: columns beyond a block's last row are left out: (1 + block / length) / 2 of everything.
    Batch      Key heads lie `width` apart: one product for all of them. Query heads that share a key head are a loop, so
               that the gradients of keys and values, which are sums over them, are added by beta.
    Sums       of gradients of keys and values: block onto block, from the last to the first: the last one sees all

@@ -3928,7 +3928,8 @@ MEMOPT_API memopt_status memopt_shard_skip_unit(memopt_shard *shard);
  * memopt_gradients_measure(), or with a scaler as memopt_scaler_measure().
  *
  * scaler  NULL, or the rank's: the same values on all of them
- * returns OK, ERR_ARGUMENT, ERR_STATE (a round is missing), and what memopt_comm_run() says
+ * returns OK, ERR_ARGUMENT, ERR_STATE (a round is missing; a tensor is absent, and `others` NULL), and what
+ *         memopt_comm_run() says
  */
 MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler *scaler,
                                               memopt_gradient_total *total);
@@ -31186,11 +31187,17 @@ static double memopt_i_cross_entropy_moved(memopt_cross_entropy_row r, float to)
     return r.largest < to ? (far < 700 ? (double)r.sum * memopt_i_row_decay(far) : 0) : (double)r.sum;
 }
 
+static int memopt_i_cross_entropy_is_nan(float x) { return (memopt_i_float_bits(x) & 0x7fffffff) > 0x7f800000; }
+
+static float memopt_i_cross_entropy_larger(float a, float b) { /* or the one that is NaN */
+    return memopt_i_cross_entropy_is_nan(b) || (!memopt_i_cross_entropy_is_nan(a) && b > a) ? b : a;
+}
+
 MEMOPT_API memopt_cross_entropy_row memopt_cross_entropy_join(memopt_cross_entropy_row a, memopt_cross_entropy_row b) {
     memopt_cross_entropy_row r = a;
 
-    if (b.largest > a.largest || b.largest != b.largest) r.largest = b.largest;
-    if (b.at > a.at || b.at != b.at) r.at = b.at;
+    r.largest = memopt_i_cross_entropy_larger(a.largest, b.largest);
+    r.at = memopt_i_cross_entropy_larger(a.at, b.at);
     r.sum = (float)memopt_i_sum_double(memopt_i_cross_entropy_moved(a, r.largest),
                                        memopt_i_cross_entropy_moved(b, r.largest));
     r.total = memopt_i_sum(a.total, b.total);
@@ -39938,6 +39945,8 @@ MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler
     if (shard->state != MEMOPT_I_SHARD_SUMMED) return memopt_i_shard_refuse_state(shard, "a round is missing");
     if (shard->desc.steps_inside)
         return memopt_i_shard_refuse_state(shard, "its sums are stepped inside backward, and then gone");
+    if (shard->has_absent && !shard->desc.others)
+        return memopt_i_shard_refuse_state(shard, "a tensor is absent, and there are no others who have its norm");
     s = memopt_i_shard_norm(shard);
     if (!s && shard->desc.others) s = memopt_i_shard_others(shard);
     if (s) return s;

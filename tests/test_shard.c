@@ -616,7 +616,7 @@ static void shard_shares(void) {
     static const memopt_state_format states[3] = { MEMOPT_STATE_F32, MEMOPT_STATE_BF16, MEMOPT_STATE_8BIT }; int kind; shard_case c = shard_usual(); shard_whole whole;
     for (kind = 0; kind <= (int)MEMOPT_OPTIM_MUON; ++kind) {
         c.kind = (memopt_optim_kind)kind; c.state = states[kind % 3]; c.form = (memopt_i_weights)(kind % 4); c.gradients = kind % 2 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
-        c.ranks = 1; c.sets = 1; c.clips = 1; c.units = 4; c.steps = 2; c.walks = c.shares = 0; c.slow = 0;
+        c.ranks = 1; c.sets = 1; c.clips = 1; c.units = 4; c.steps = 2; c.walks = 0; c.shares = 0; c.slow = 0;
         shard_reference(&c, &whole);
         for (c.shares = 2; c.shares <= 3; ++c.shares) for (c.stage = 0; c.stage < 4; ++c.stage) for (c.ranks = 1; c.ranks <= 2; ++c.ranks) {
             c.sets = 1 + (size_t)c.stage % 2; c.slow = kind % 2 && c.stage == 3 ? 7 : 0;
@@ -1503,6 +1503,21 @@ static void shard_refuses(void) {
     memopt_shard_close(x);
 }
 /* What is not finite: one answer, and the sum tells it; a step inside backward stops. */
+static void shard_absent_alone(void) { /* nobody knows the norm; cancelled, the next step begins */
+    static const memopt_shard_tensor tensors[3] = { { 1000, 0, 0, 0, 0, 0 }, { 300, 0, 0, 0, 0, 1 }, { 512, 0, 0, 1, 0, 0 } };
+    memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_gradient_total total; size_t unit, g;
+    d.tensors = tensors;
+    CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK && memopt_shard_forward(x, 0) == MEMOPT_OK && memopt_shard_forward(x, 1) == MEMOPT_OK);
+    for (g = 2; g-- > 0; ) {
+        CHECK(memopt_shard_backward(x, g) == MEMOPT_OK);
+        memset(memopt_shard_gradients(x, g ? 2 : 0), 0, g ? 512 * 4 : 1000 * 4);
+        CHECK(memopt_shard_reduce(x, g) == MEMOPT_OK);
+    }
+    CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && memopt_shard_measure(x, NULL, &total) == MEMOPT_ERR_STATE);
+    CHECK(test_error_says(memopt_shard_error(x), MEMOPT_ERR_STATE, "shard: a tensor is absent, and there are no others who have its norm"));
+    CHECK(memopt_shard_cancel(x) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == 0);
+    memopt_shard_close(x);
+}
 static void shard_not_finite(void) {
     memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_gradient_total total; memopt_scaler scaler; size_t unit, g; memopt_optim_run run; memopt_optim_group rates; int at, inside; memopt_arena_desc ad; memopt_arena *arena = NULL; shard_device device; memopt_shard_device table; const memopt_shard_kernels kernels = shard_device_kernels();
     rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
@@ -1792,7 +1807,7 @@ static void shard_slow_or_not(void) {
 
 void test_shard(void);
 void test_shard(void) {
-    RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_slow_tile_bytes); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_device_memory); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
+    RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_slow_tile_bytes); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_absent_alone); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_device_memory); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
 #if defined(MEMOPT_I_POOL)
     RUN(shard_same_for_any_ranks);
     RUN(shard_shares); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_steps); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_tape_jumps); RUN(shard_odd_one); RUN(shard_cancelled);

@@ -12801,8 +12801,8 @@ PUBLIC status_t api::memopt_cuda_linear_backward_fp8(const memopt_cuda_ops *ops,
               squares += d (z - mean); nothing cancels. Threads, groups and slices are joined by Chan's formula in
               double, in their order.
    Ways       Mean, then squares pass over z and the output 5 times, Welford 4, parts of 16 MiB, whose statistics are
-              the cache's reads, 3. Backward: z and its gradient read twice, the gradient of z written: 5 and linear's. h is
-              made again from z; kept, it would be a pass more.
+              the cache's reads, 3. Backward: z and its gradient read twice, the gradient of z written: 5 and linear's.
+              h is made again from z; kept, it would be a pass more.
    Bits       Given the statistics, output and gradient of z are the CPU's formulas, element by element. Sums: the order
               is the shape's.
    Bound      Of a thread's Welford: rows / groups / slots steps; then double.

@@ -15652,7 +15652,9 @@ PUBLIC status_t api::memopt_cuda_attention_backward(const memopt_cuda_ops *ops, 
 } /* namespace memopt_i_cuda */
 #ifdef MEMOPT_I_CUDA_GCC
 #  undef MEMOPT_I_CUDA_GCC
-#  pragma GCC pop_options
+#  if __INCLUDE_LEVEL__ /* else nothing follows but what nvcc adds, which is no other code */
+#    pragma GCC pop_options
+#  endif
 #  pragma nv_diag_default 1675
 #endif
 #endif /* MEMOPT_I_CUDA_IMPLEMENTED */

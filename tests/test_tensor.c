@@ -469,7 +469,7 @@ static void width_turns(void) {
         x.send = x.receive = (float *)calloc(x.turn * COLUMNS, 4);
         scratch = (unsigned char *)calloc(1, workers * transformer_up(s.gemm.scratch_bytes, 64) + 64);
         x.own.ops.scratch = scratch + (64 - (uintptr_t)scratch % 64);
-        CHECK(tensor_join(&s, width_keep, sums) == MEMOPT_OK);
+        CHECK(tensor_hand_out(&s, width_keep, sums) == MEMOPT_OK);
         for (r = 0; r < ROWS; ++r)
             for (c = 0; c < COLUMNS; ++c) {
                 float sum = 0;
@@ -478,7 +478,7 @@ static void width_turns(void) {
                 if (sums[r * COLUMNS + c] != sum) { CHECK_AT(sums[r * COLUMNS + c] == sum, r * COLUMNS + c); r = ROWS - 1; break; }
             }
         s.gemm.multiply_fn = width_no_product;
-        CHECK(tensor_join(&s, width_keep, sums) == MEMOPT_ERR_MEMORY); /* whichever worker it was */
+        CHECK(tensor_hand_out(&s, width_keep, sums) == MEMOPT_ERR_MEMORY); /* whichever worker it was */
         free(scratch); free(x.branches); free(x.send);
     }
     free(planes); free(weights); free(sums);
@@ -510,6 +510,7 @@ static void width_counts(void) {
     width_batch(ids, targets, 0);
     for (i = 0; i < WIDTH_ROWS; ++i) { if (i < WIDTH_ROWS / 2 && i % 3) targets[i] = -1; counted += targets[i] >= 0; }
     width_open(&m, &shape, &cut, NULL, 0, 0);
+    for (i = 0; i < m.chain.elements; ++i) ((float *)m.chain.weights)[i] = ((float)(i * 2654435761u % 2001) - 1000) * 2e-4f;
     m.head.targets = targets; m.head.rule.count = counted;
     CHECK(memopt_tape_forward(m.tape, ids) == MEMOPT_OK && memopt_tape_backward(m.tape, NULL, NULL) == MEMOPT_OK);
     loss = m.head.loss;
@@ -518,6 +519,8 @@ static void width_counts(void) {
     CHECK(memopt_tape_seek(m.tape, 0) == MEMOPT_OK && memopt_tape_forward(m.tape, ids) == MEMOPT_OK && memopt_tape_backward(m.tape, NULL, NULL) == MEMOPT_OK);
     CHECK(m.head.loss == loss && loss > 0);
     for (i = 0; i < m.chain.elements; ++i) CHECK_AT(((float *)m.chain.gradients)[i] == kept[i], i);
+    for (loss = 0, i = 0; i < m.chain.elements; ++i) loss += fabs((double)kept[i]);
+    CHECK(loss > 1);
     free(kept);
     for (i = 0; i < WIDTH_ROWS; ++i) targets[i] = -1;
     CHECK(memopt_tape_forward(m.tape, ids) == MEMOPT_OK && memopt_tape_backward(m.tape, NULL, NULL) == MEMOPT_OK && m.head.loss == 0);

@@ -131,8 +131,7 @@ static size_t role_of(const model *m, size_t i) {
     memset(list, 0, sizeof list);
     (void)(at < half ? transformer_attention_tensors : transformer_mlp_tensors)(&m->shape, list);
     for (;; ++role) {
-        const int is_cut = role == TRANSFORMER_QKV || role == TRANSFORMER_QKV_BIAS || role == TRANSFORMER_PROJECT;
-        const size_t pieces = !list[role].count ? 0 : is_cut ? part_count(m) : 1;
+        const size_t pieces = !list[role].count ? 0 : transformer_is_cut(role) ? part_count(m) : 1;
 
         if (left < pieces) return role;
         left -= pieces;

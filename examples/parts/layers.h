@@ -17,6 +17,10 @@ enum { /* of both halves: the norm, the layers after it */
     TRANSFORMER_DOWN = TRANSFORMER_PROJECT
 };
 
+static inline int transformer_is_cut(size_t i) { /* by tensor.h, of both halves */
+    return i == TRANSFORMER_QKV || i == TRANSFORMER_QKV_BIAS || i == TRANSFORMER_PROJECT;
+}
+
 /* ---- norms: tensor `i` is the scale, the next one the shift ---- */
 static inline memopt_norm transformer_norm(const transformer_work *w, size_t i, const void *input, void *output,
                                            float *statistics) {

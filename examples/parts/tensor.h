@@ -1,7 +1,7 @@
 /* tensor.h - a transformer cut by width among ranks (tensor parallelism), with the same bits for any number of them.
 
    What it is     Each rank has some heads of every attention, some columns of every MLP, some rows of the embedding and
-                  of the head; the residual stream, norms and dropout are cut by rows: a rank has rows / ranks of what is
+                  of the head; the residual stream, norms and dropout are cut by rows: a rank has 1 / ranks of what is
                   kept there. Between the two, rows are gathered; and behind the products whose sums are cut, each rank
                   gets the sums of its rows.
    Same bits      A model is cut into `parts`, a number of its description, not into ranks: each of them makes what
@@ -10,11 +10,11 @@
                   same losses, gradients and weights, if they have the same `parts`. Another number of parts is another
                   order of additions, and rounds otherwise.
    What it keeps  Of a block, in planes of rows * width / ranks: the stream, 1, and what block.h keeps beside it.
-   Scratch        A plane of all rows for the gathered ones; what block.h uses, over ranks; and for sums TENSOR_ROWS rows
-                  of floats for each rank, twice, and some more for each worker.
-   What it costs  Forward and backward gather rows twice each, and hand out sums once: of a half, 3 calls of
-                  rows * width * (ranks - 1) / ranks elements of `type`, 2 of as many floats. A recomputed half gathers
-                  and hands out once more. With several parts on a rank: a product more for each, of less depth, and
+   Scratch        A plane of all rows for the gathered ones; what block.h uses, over ranks; and for sums TENSOR_ROWS
+                  rows of floats for each rank, twice, and some more for each worker.
+   What it costs  A forward of a half gathers rows once, its backward twice, and both hand out sums: 3 calls of
+                  rows * width * (ranks - 1) / ranks elements of `type`, 2 of as many floats; tensor_sends() tells the
+                  bytes. A recomputed half gathers and hands out once more. With several parts on a rank: a product more for each, of less depth, and
                   additions, see tests/bench/results/parallel.md.
    How to use     Set shape.cut, and add parts by the functions here in place of those of embedding.h, block.h, head.h:
                       transformer_cut cut = { 8, rank, ranks, comm };
@@ -22,8 +22,8 @@
                       tensor_add_embedding(&chain, &embedding); tensor_add_block(&chain, &blocks[i]); ...
                       tensor_add_head(&chain, &head, &embedding);
                   All ranks call the tape in the same way, with the ids and targets of all rows. A tensor that is cut is
-                  `parts` tensors for an optimizer, numbered alike on all ranks, which hold their own; whole ones (norms,
-                  biases behind a sum, positions) all ranks hold, with the same gradients. tensor_copy() tells where
+                  `parts` tensors for an optimizer, numbered alike on all ranks, which hold their own; whole ones
+                  (norms, biases behind a sum, positions) all ranks hold, with the same gradients. tensor_copy() tells where
                   a piece lies in the tensor of block.h. The norm of all gradients: memopt_shard_measure(), where the
                   others of its desc are these ranks. A rank that fails calls memopt_comm_abort(): then all others fail
                   as well, and none waits for it.
@@ -68,16 +68,12 @@ static inline transformer tensor_narrow(const transformer *t) {
     return n;
 }
 
-static inline int tensor_is_cut(size_t i) { /* of both halves */
-    return i == TRANSFORMER_QKV || i == TRANSFORMER_QKV_BIAS || i == TRANSFORMER_PROJECT;
-}
-
 /* From the list of a part to that of a rank's parts: matrices side by side, what is whole as it is. */
 static inline size_t tensor_widen(const transformer *t, transformer_tensor *list, size_t count) {
     size_t i, end = 0;
 
     for (i = 0; i < count; ++i) {
-        list[i].pieces = tensor_is_cut(i) && list[i].count ? tensor_pieces(t) : 0;
+        list[i].pieces = transformer_is_cut(i) && list[i].count ? tensor_pieces(t) : 0;
         if (list[i].pieces) list[i].count *= list[i].pieces;
         list[i].first = end;
         end += list[i].count;
@@ -150,7 +146,8 @@ typedef struct tensor_work {
     size_t           pieces, rows, first; /* parts of this rank; rows of all ranks; the first of its own */
     size_t           sums;     /* elements of tensors that are whole */
     float           *leaves;   /* of a backward: their gradients, of each part and then of each rank */
-    float           *send, *receive, *branches; /* for tensor_join() */
+    float           *send, *receive, *branches; /* for tensor_hand_out() */
+    size_t           branch;   /* elements of one */
     memopt_status   *status;   /* of each worker */
     size_t           turn, workers; /* rows of each rank in a turn of it */
 } tensor_work;
@@ -200,7 +197,8 @@ static inline void tensor_ready(tensor_work *x, int backward) {
     x->turn = tensor_least(x->own.rows, most);
     x->send = tensor_take_floats(x, ranks * x->turn * t->width);
     x->receive = ranks > 1 ? tensor_take_floats(x, ranks * x->turn * t->width) : x->send;
-    x->branches = tensor_take_floats(x, x->workers * tensor_levels(x) * TENSOR_ROWS * TENSOR_COLUMNS);
+    x->branch = tensor_least(TENSOR_ROWS, x->rows) * tensor_least(TENSOR_COLUMNS, t->width);
+    x->branches = tensor_take_floats(x, x->workers * tensor_levels(x) * x->branch);
     x->status = (memopt_status *)memopt_tape_take(x->own.call, MEMOPT_TAPE_SCRATCH, x->workers * sizeof *x->status);
     if (backward) x->leaves = tensor_take_floats(x, (x->pieces > ranks ? x->pieces : ranks) * x->sums);
     x->own.ops = memopt_ops_in(x->own.call, &t->ops);
@@ -340,7 +338,7 @@ static inline memopt_product tensor_product(const tensor_sum *s, size_t p, size_
 static inline memopt_status tensor_branch(const tensor_sum *s, size_t row, size_t rows, size_t column, size_t columns,
                                           float *to, size_t worker) {
     const tensor_work *x = s->x;
-    const size_t gemm = transformer_up(s->gemm.scratch_bytes, 64), room = TENSOR_ROWS * TENSOR_COLUMNS;
+    const size_t gemm = transformer_up(s->gemm.scratch_bytes, 64), room = x->branch;
     float *const levels = x->branches + worker * tensor_levels(x) * room;
     size_t depth = 0, p, pairs, r;
     memopt_status status = MEMOPT_OK;
@@ -393,7 +391,7 @@ typedef memopt_status tensor_end_fn(const tensor_work *x, float *sums, size_t at
 
 /* Sums over all parts, of this rank's rows: turn by turn each rank makes its branch of some rows of every rank, sends
    them there, and adds what the others have made of its own. */
-static inline memopt_status tensor_join(tensor_sum *s, tensor_end_fn *end_fn, void *to) {
+static inline memopt_status tensor_hand_out(tensor_sum *s, tensor_end_fn *end_fn, void *to) {
     const tensor_work *x = s->x;
     const size_t ranks = x->own.shape->cut->rank_count, columns = s->columns;
     memopt_status status = MEMOPT_OK;
@@ -440,7 +438,7 @@ static inline memopt_status tensor_sum_of(const tensor_work *x, size_t i, const 
     s.columns = x->own.shape->width;
     if (memopt_gemm_resolve(&x->own.ops.gemm, &s.gemm)) return MEMOPT_ERR_ARGUMENT;
     if (x->own.call->describing) return tensor_count_scratch(x, &s.gemm);
-    return tensor_join(&s, end_fn, to);
+    return tensor_hand_out(&s, end_fn, to);
 }
 
 /* Sums as they are, in `type`. */
@@ -603,7 +601,7 @@ static inline memopt_status tensor_attention_forward(const memopt_tape_call *cal
     void *normed = tensor_take(&x, MEMOPT_TAPE_SCRATCH, x.rows, t->width);
     void *qkv = tensor_take(&x, MEMOPT_TAPE_SAVED, x.pieces * x.rows, qkv_width);
     void *attended = tensor_take(&x, MEMOPT_TAPE_SAVED, x.pieces * x.rows, wide);
-    void *turned = t->qk_norm ? tensor_take(&x, MEMOPT_TAPE_SCRATCH, x.rows, qkv_width) : NULL;
+    void *rotated = t->qk_norm ? tensor_take(&x, MEMOPT_TAPE_SCRATCH, x.rows, qkv_width) : NULL;
     memopt_status s;
     size_t p;
 
@@ -614,12 +612,12 @@ static inline memopt_status tensor_attention_forward(const memopt_tape_call *cal
         void *own = tensor_plane(&x, qkv, p, qkv_width);
         const memopt_linear linear = transformer_linear(&w, TRANSFORMER_QKV, normed, own);
         memopt_rotary rotary = transformer_rotary(&x.narrow);
-        memopt_attention attention = transformer_attention(&x.narrow, turned ? turned : own, own);
+        memopt_attention attention = transformer_attention(&x.narrow, rotated ? rotated : own, own);
 
-        rotary.input = rotary.output = turned ? turned : own;
+        rotary.input = rotary.output = rotated ? rotated : own;
         attention.output = tensor_plane(&x, attended, p, wide);
         s = memopt_linear_forward(&x.own.ops, &linear);
-        if (!s) s = transformer_heads_forward(&w, own, turned, NULL);
+        if (!s) s = transformer_heads_forward(&w, own, rotated, NULL);
         if (!s && t->rotary) s = memopt_rotary_forward(&x.own.ops, &rotary);
         if (!s) s = memopt_attention_forward(&x.own.ops, &attention);
     }
@@ -629,18 +627,18 @@ static inline memopt_status tensor_attention_forward(const memopt_tape_call *cal
 /* From the gradient behind the sum, of all rows, to those of a part's queries, keys and values. The attended rows
    become their gradient. */
 static inline memopt_status tensor_attention_part(const tensor_work *x, size_t p, void *qkv, void *attended,
-                                                  void *turned, float *statistics, const void *grad, void *grad_qkv) {
+                                                  void *rotated, float *statistics, const void *grad, void *grad_qkv) {
     const transformer *t = &x->narrow;
     transformer fresh = x->narrow; /* leaves are written, not added to */
     transformer_work w = tensor_part(x, p), heads = w;
     memopt_rotary rotary = transformer_rotary(t);
-    memopt_attention attention = transformer_attention(t, turned, qkv);
+    memopt_attention attention = transformer_attention(t, rotated, qkv);
     memopt_status s = transformer_linear_backward(&w, TRANSFORMER_PROJECT, attended, grad, attended);
 
     fresh.accumulate = 0;
     heads.shape = &fresh;
-    if (!s) s = transformer_heads_forward(&heads, qkv, turned, statistics);
-    rotary.input = rotary.output = turned;
+    if (!s) s = transformer_heads_forward(&heads, qkv, rotated, statistics);
+    rotary.input = rotary.output = rotated;
     if (!s && t->rotary && t->qk_norm) s = memopt_rotary_forward(&x->own.ops, &rotary);
     attention.grad_output = attended;
     attention.grad_queries = grad_qkv;
@@ -682,7 +680,7 @@ static inline memopt_status tensor_attention_backward(const memopt_tape_call *ca
     void *attended = tensor_take(&x, MEMOPT_TAPE_SAVED, x.pieces * x.rows, wide);
     void *plane = tensor_take(&x, MEMOPT_TAPE_SCRATCH, x.rows, t->width);
     void *grad_qkv = tensor_take(&x, MEMOPT_TAPE_SCRATCH, x.pieces * x.rows, qkv_width);
-    void *turned = t->qk_norm ? tensor_take(&x, MEMOPT_TAPE_SCRATCH, x.rows, qkv_width) : NULL;
+    void *rotated = t->qk_norm ? tensor_take(&x, MEMOPT_TAPE_SCRATCH, x.rows, qkv_width) : NULL;
     float *of_heads = tensor_take_floats(&x, 2 * x.rows * transformer_normed_heads(&x.narrow));
     float *statistics = transformer_take_statistics(&x.own);
     memopt_status s;
@@ -693,7 +691,7 @@ static inline memopt_status tensor_attention_backward(const memopt_tape_call *ca
     for (p = 0; p < x.pieces && !s; ++p) {
         void *own = tensor_plane(&x, qkv, p, qkv_width);
 
-        s = tensor_attention_part(&x, p, own, tensor_plane(&x, attended, p, wide), turned ? turned : own, of_heads,
+        s = tensor_attention_part(&x, p, own, tensor_plane(&x, attended, p, wide), rotated ? rotated : own, of_heads,
                                   plane, tensor_plane(&x, grad_qkv, p, qkv_width));
     }
     return s ? s : tensor_half_end(&x, TRANSFORMER_QKV, grad_qkv, qkv_width, plane, statistics);
@@ -1195,7 +1193,7 @@ static inline memopt_status tensor_head_backward(const memopt_tape_call *call) {
     sum.x = &x;
     sum.floats = h.partial;
     sum.columns = head->part.shape->width;
-    if (!s && !call->describing) s = tensor_join(&sum, tensor_end_rows, h.normed); /* own rows come first */
+    if (!s && !call->describing) s = tensor_hand_out(&sum, tensor_end_rows, h.normed); /* own rows come first */
     if (!s) s = tensor_norm_backward(&x, TRANSFORMER_FINAL_SCALE, statistics, h.normed, call->grad_input, 0);
     if (!s) s = tensor_whole_gradients(&x);
     return transformer_done(&x.own, s);
@@ -1222,14 +1220,15 @@ static inline uint64_t tensor_sends(const transformer *t, size_t i, size_t count
     const size_t heads = i % 2 && t->qk_norm ? 2 * transformer_head_width(t) : 0;
 
     if (!i) return is_backward ? rows : plane * memopt_type_bytes(t->weight_type);
-    if (i + 1 < count) return is_backward ? 2 * rows + sums + others * (scales + bias + heads) * sizeof(float) : rows + sums;
+    if (i + 1 < count)
+        return is_backward ? 2 * rows + sums + others * (scales + bias + heads) * sizeof(float) : rows + sums;
     if (!is_backward && !evaluates) return 0;
     return rows + others * transformer_rows(t) * sizeof(memopt_cross_entropy_row)
          + (is_backward ? sums + others * scales * sizeof(float) : 0);
 }
 
 /* ---- from a whole tensor to its pieces, and back ---- */
-enum { TENSOR_ATTENTION, TENSOR_MLP, TENSOR_ENDS }; /* whose list a tensor is of; both ends have one matrix that is cut */
+enum { TENSOR_ATTENTION, TENSOR_MLP, TENSOR_ENDS }; /* whose list a tensor is of; each end has one that is cut */
 
 /* How the rows of a tensor are grouped: each part has an equal share of each group. Returns how many groups. */
 static inline size_t tensor_groups(const transformer *t, int of, size_t *groups) {

@@ -465,7 +465,8 @@ static void width_turns(void) {
         x.pieces = PARTS; x.rows = ROWS; x.workers = workers; x.turn = tensor_least(ROWS, TENSOR_ROWS * workers); x.status = status;
         s.x = &x; s.planes = planes; s.weights = weights; s.rows = ROWS; s.depth = DEPTH; s.piece = DEPTH * COLUMNS; s.stride = s.columns = COLUMNS;
         CHECK(memopt_gemm_resolve(NULL, &s.gemm) == MEMOPT_OK);
-        x.branches = (float *)calloc(workers * tensor_levels(&x) * TENSOR_ROWS * TENSOR_COLUMNS, 4);
+        x.branch = TENSOR_ROWS * TENSOR_COLUMNS;
+        x.branches = (float *)calloc(workers * tensor_levels(&x) * x.branch, 4);
         x.send = x.receive = (float *)calloc(x.turn * COLUMNS, 4);
         scratch = (unsigned char *)calloc(1, workers * transformer_up(s.gemm.scratch_bytes, 64) + 64);
         x.own.ops.scratch = scratch + (64 - (uintptr_t)scratch % 64);

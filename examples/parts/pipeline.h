@@ -865,7 +865,8 @@ static inline memopt_status pipeline_check_desc(const pipeline_desc *d) {
     if (status) return status;
     if (!d->layers || !d->segments)
         return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, d->layers ? "segments" : "layers", "is NULL");
-    if (d->count > MEMOPT_CHAIN_MAX) return pipeline_refuse_count(error, "count", d->count, "at most", MEMOPT_CHAIN_MAX);
+    if (d->count > MEMOPT_CHAIN_MAX)
+        return pipeline_refuse_count(error, "count", d->count, "at most", MEMOPT_CHAIN_MAX);
     if (pipeline_stages(&d->shape) > d->count)
         return pipeline_refuse_count(error, "stages", pipeline_stages(&d->shape), "at most as many as segments",
                                      d->count);

@@ -14,8 +14,8 @@
                   rows of floats for each rank, twice, and some more for each worker.
    What it costs  A forward of a half gathers rows once, its backward twice, and both hand out sums: 3 calls of
                   rows * width * (ranks - 1) / ranks elements of `type`, 2 of as many floats; tensor_sends() tells the
-                  bytes. A recomputed half gathers and hands out once more. With several parts on a rank: a product more for each, of less depth, and
-                  additions, see tests/bench/results/parallel.md.
+                  bytes. A recomputed half gathers and hands out once more. With several parts on a rank: a product
+                  more for each, of less depth, and additions, see tests/bench/results/parallel.md.
    How to use     Set shape.cut, and add parts by the functions here in place of those of embedding.h, block.h, head.h:
                       transformer_cut cut = { 8, rank, ranks, comm };
                       shape.cut = &cut;
@@ -23,9 +23,9 @@
                       tensor_add_head(&chain, &head, &embedding);
                   All ranks call the tape in the same way, with the ids and targets of all rows. A tensor that is cut is
                   `parts` tensors for an optimizer, numbered alike on all ranks, which hold their own; whole ones
-                  (norms, biases behind a sum, positions) all ranks hold, with the same gradients. tensor_copy() tells where
-                  a piece lies in the tensor of block.h. The norm of all gradients: memopt_shard_measure(), where the
-                  others of its desc are these ranks. A rank that fails calls memopt_comm_abort(): then all others fail
+                  (norms, biases behind a sum, positions) all ranks hold, with the same gradients. tensor_copy() tells
+                  where a piece lies in the tensor of block.h. The norm of all gradients: memopt_shard_measure(),
+                  where the others of its desc are these ranks. A rank that fails calls memopt_comm_abort(): then all others fail
                   as well, and none waits for it.
                   float32 gradients; no adapters, codes, mlp_chunk, attention of your own, classes.
    Source         Shoeybi et al., Megatron-LM (2019); Korthikanti et al., Reducing activation recomputation (2022). */

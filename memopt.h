@@ -3731,7 +3731,11 @@ typedef struct memopt_shard_desc { /* zero it, then set what you need */
        forward in order, then each backward */
     const memopt_shard_use    *uses;
     size_t                     use_count;
-    size_t                     units;        /* of a step; 0 = as many as ranks */
+    size_t                     units;        /* of a step; 0 = as many as there are at a time: ranks / unit_ranks */
+    size_t                     unit_ranks;   /* so many ranks, one behind the other, compute a unit together: each
+                                                writes a summand of its gradients, F32, and these are added as a tree:
+                                                pairs, pairs of pairs. A power of two that divides the ranks of a set.
+                                                Not with a device. 0 = 1 */
     memopt_type                gradients;    /* as backward writes them and as they travel; added in fp32 */
     /* What is stepped, and how: kind, state, block, min_quantized, seed, threads, first_moment; weights and extra (with
        BF16 and SPLIT, or F32 and COPY, the network computes in bf16, and the rest is a rank's part). `gradients` is the
@@ -37463,6 +37467,7 @@ static memopt_status memopt_i_shard_check_device(memopt_i_checks *c, memopt_shar
                   "device", "lacks a function");
     memopt_i_must_be_at_most(c, "replica_count", x->sets, "beside a device, at most", 1);
     memopt_i_must(c, !d->others, "others", "is set: beside a device all tensors are here");
+    memopt_i_must_be_at_most(c, "unit_ranks", d->unit_ranks, "beside a device, at most", 1);
     memopt_i_must_number(c, d->stage || x->ranks == 1, "stage", memopt_i_signed(d->stage),
                          "of several ranks, beside a device, must be", memopt_i_count(1));
     memopt_i_must(c, !memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS), "slow",
@@ -37475,6 +37480,20 @@ static memopt_status memopt_i_shard_check_device(memopt_i_checks *c, memopt_shar
     memopt_i_must(c, d->optim.gradients == MEMOPT_TYPE_F32, "optim.gradients", "is BF16: sums of a device are F32");
     return memopt_i_must(c, x->ranks == 1 || !memopt_i_kind_measures(d->optim.kind), "optim.kind",
                          "measures whole tensors: of several ranks that is stepped by the host");
+}
+
+/* From here on units are counted once for each rank that has a summand of them. */
+static memopt_status memopt_i_shard_check_units(memopt_i_checks *c, memopt_shard *x) {
+    memopt_shard_desc *d = &x->desc;
+
+    if (!d->unit_ranks) d->unit_ranks = 1;
+    memopt_i_must_count(c, !(d->unit_ranks & (d->unit_ranks - 1)) && x->ranks % d->unit_ranks == 0, "unit_ranks",
+                        d->unit_ranks, "must be a power of two that divides the ranks, of which there are", x->ranks);
+    memopt_i_must(c, d->unit_ranks == 1 || d->gradients == MEMOPT_TYPE_F32, "gradients",
+                  "must be F32 where several ranks compute a unit together");
+    if (!d->units) d->units = x->ranks * x->sets / d->unit_ranks;
+    return memopt_i_must_fit(c, !memopt_i_mul(d->units, d->unit_ranks, &d->units), "units",
+                             "are so many that those of all ranks do not fit size_t");
 }
 
 /* Check a resolved desc; rounds and group_count follow from it. */
@@ -37491,8 +37510,7 @@ static memopt_status memopt_i_shard_check(memopt_i_checks *c, memopt_shard *x) {
     memopt_i_must_exist(c, "gradients", (int)d->gradients, MEMOPT_TYPE_F16);
     memopt_i_must(c, d->optim.gradients == MEMOPT_TYPE_F32 || d->optim.gradients == MEMOPT_TYPE_BF16,
                   "optim.gradients", "is the type of sums: F32 or BF16");
-    if (c->status) return c->status;
-    if (!d->units) d->units = x->ranks * x->sets;
+    if (c->status || memopt_i_shard_check_units(c, x)) return c->status;
     x->rounds = memopt_i_ceil_div(d->units, x->ranks * x->sets);
     if (memopt_i_shard_check_slow(c, x) || memopt_i_shard_check_device(c, x)) return c->status;
     x->group_count = d->tensors[d->tensor_count - 1].group;
@@ -39081,7 +39099,8 @@ MEMOPT_I_SMALL_END
 /* @section shard_gradients : shard_tier
    Gradients are sent by buckets and added to the sums of their owner; a step inside backward follows at once.
    Sums       Rank r owns piece r. In a round each rank sends its gradients of the piece to the owner, who adds them to
-              its sums in the order of ranks: that is the order of units, whatever the number of ranks.
+              its sums in the order of ranks: that is the order of units, whatever the number of ranks. Where several
+              ranks have a unit, their pieces are added first, as a tree.
    Invariant  All ranks begin the same calls in the same order. What is begun, and when it is waited for, depends on the
               desc and on the engine's calls, never on what has already arrived. */
 
@@ -39105,14 +39124,27 @@ typedef struct memopt_i_shard_fold {
 } memopt_i_shard_fold;
 
 MEMOPT_I_SMALL_BEGIN
-/* sums = sums + piece + piece ..., as memopt_gradients_accumulate() adds with weight 1. */
+/* Of the pieces that make a unit together, each first one becomes the sum. */
+static void memopt_i_shard_fold_units(const memopt_i_shard_fold *f, size_t at, size_t n) {
+    unsigned char *pieces = (unsigned char *)(uintptr_t)f->pieces + at * sizeof(float); /* what has arrived */
+    size_t half, i;
+
+    for (half = 1; half < f->shard->desc.unit_ranks; half *= 2)
+        for (i = 0; i < f->sources; i += 2 * half)
+            MEMOPT_I_DISPATCH(f->level, add_weighted, ((float *)(void *)(pieces + i * f->stride),
+                                                       (const float *)(const void *)(pieces + (i + half) * f->stride),
+                                                       n, 1, 0));
+}
+
+/* sums = sums + unit + unit ..., as memopt_gradients_accumulate() adds with weight 1. */
 static void memopt_i_shard_fold_block(const memopt_i_shard_fold *f, size_t at, size_t n) {
     const memopt_shard *x = f->shard;
     float block[MEMOPT_I_SCALE_BLOCK], value[MEMOPT_I_SCALE_BLOCK];
     float *to = x->sum_bytes == 4 ? (float *)(void *)f->sums + at : block;
     size_t s;
 
-    for (s = 0; s < f->sources; ++s) {
+    memopt_i_shard_fold_units(f, at, n);
+    for (s = 0; s < f->sources; s += x->desc.unit_ranks) {
         const unsigned char *piece = f->pieces + s * f->stride + at * x->gradient_bytes;
         const float *from = (const float *)(const void *)piece;
 
@@ -39701,7 +39733,7 @@ MEMOPT_API memopt_status memopt_shard_next_unit(memopt_shard *shard, size_t *uni
     x->round = round;
     memopt_i_shard_open_round(x);
     at = (round * x->sets + x->set) * x->ranks + x->rank;
-    *unit = at < x->desc.units ? at : MEMOPT_SHARD_NO_UNIT;
+    *unit = at < x->desc.units ? at / x->desc.unit_ranks : MEMOPT_SHARD_NO_UNIT;
     return MEMOPT_OK;
 }
 MEMOPT_I_SMALL_END
@@ -40224,7 +40256,7 @@ static memopt_status memopt_i_shard_share_slow(memopt_shard *x) {
 /* ---- ranks with different descs ---- */
 static const char *const memopt_i_shard_compared[] = { /* what is the same on all ranks */
     "stage", "units", "gradients", "steps_inside", "bucket_bytes", "tensors", "uses", "kind", "state", "weights",
-    "extra", "type of the sums", "first_moment", "block", "min_quantized", "seed", "muon"
+    "extra", "type of the sums", "first_moment", "block", "min_quantized", "seed", "muon", "unit_ranks"
 };
 
 enum { MEMOPT_I_SHARD_ALIKE = sizeof memopt_i_shard_compared / sizeof memopt_i_shard_compared[0] };
@@ -40297,7 +40329,7 @@ static memopt_status memopt_i_shard_compare_ranks(memopt_shard *x) {
         (uint64_t)d->stage, d->units, (uint64_t)d->gradients, (uint64_t)d->steps_inside, x->bucket,
         memopt_i_shard_tensors_crc(x), memopt_i_shard_uses_crc(x), (uint64_t)o->kind, (uint64_t)o->state,
         (uint64_t)o->weights, (uint64_t)o->extra, (uint64_t)o->gradients, (uint64_t)o->first_moment, o->block,
-        o->min_quantized, o->seed, o->muon ? (uint64_t)o->muon->type + 1 : 0
+        o->min_quantized, o->seed, o->muon ? (uint64_t)o->muon->type + 1 : 0, d->unit_ranks
     };
     uint64_t zero[MEMOPT_I_SHARD_ALIKE];
     uint64_t odd[2] = { 0, 0 };

@@ -193,6 +193,7 @@ typedef struct shard_case {
     uint64_t disk_fail, device_fail; /* call number of that rank's disk that fails; of its device */
     int device; /* 1: one that copies late; 2: at once; 3, 4: the same, and it steps */
     int slow, in_place, promises; size_t buffers; /* what lies on the slow tier; promises: steps_inside */
+    size_t together; /* ranks that compute a unit; 0: one */
     size_t shares; /* 0; or ranks of so many, each with other tensors of the model: `others` */
     uint64_t fail; size_t fail_rank; /* call number of that rank that fails; 0: none */
 } shard_case;
@@ -247,6 +248,13 @@ static void shard_begin_weights(const shard_case *c, size_t t, size_t first, siz
         if (c->form == MEMOPT_I_WEIGHTS_SPLIT) CHECK(memopt_f32_split((uint16_t *)weights + at, (uint16_t *)extra + at, w, m, NULL) == MEMOPT_OK);
     }
 }
+/* Of a unit that several ranks compute: of two, four summands the tree. `more`: room for three others. */
+static void shard_unit_gradient(const shard_case *c, size_t t, size_t unit, size_t step, const void *weights, float *out, float *more) {
+    const size_t n = shard_model[t].count, k = c->together; size_t i;
+    if (k < 2) { shard_gradient(c, t, unit, step, weights, out, 0); return; }
+    for (i = 0; i < k; ++i) shard_gradient(c, t, unit * k + i, step, weights, i ? more + (i - 1) * n : out, 0);
+    for (i = 0; i < n; ++i) out[i] = k == 2 ? memopt_i_sum(out[i], more[i]) : memopt_i_sum(memopt_i_sum(out[i], more[i]), memopt_i_sum(more[n + i], more[2 * n + i]));
+}
 static void shard_free_whole(shard_whole *w) {
     size_t t;
     for (t = 0; t < SHARD_TENSORS; ++t) { free(w->weights[t]); free(w->extra[t]); free(w->sums[t]); free(w->stepped[t]); }
@@ -266,7 +274,7 @@ static void shard_reference(const shard_case *c, shard_whole *w) {
     for (t = 0; t < SHARD_TENSORS; ++t) {
         const size_t n = shard_model[t].count;
         w->weights[t] = calloc(n, 4); w->extra[t] = calloc(n, 4); w->sums[t] = (float *)calloc(n, 4); w->stepped[t] = calloc(n, 4);
-        own[t].values = malloc(n * 4);
+        own[t].values = malloc(n * 16);
         if (!w->weights[t] || !w->extra[t] || !w->sums[t] || !w->stepped[t] || !own[t].values) return;
         shard_begin_weights(c, t, 0, n, w->weights[t], w->extra[t]);
         if (c->form == MEMOPT_I_WEIGHTS_F32_BF16) memopt_i_from_f32(MEMOPT_SIMD_SCALAR, w->extra[t], (float *)w->weights[t], MEMOPT_TYPE_BF16, n);
@@ -291,7 +299,7 @@ static void shard_reference(const shard_case *c, shard_whole *w) {
                 const void *weights = c->form == MEMOPT_I_WEIGHTS_F32_BF16 ? w->extra[t] : w->weights[t];
                 if (c->walks == 1 && !shard_model[t].group) {
                     shard_gradient(c, t, u, step, weights, own[t].values, 1); shard_gradient(c, t, u, step, weights, own[t].values, 2);
-                } else shard_gradient(c, t, u, step, weights, own[t].values, 0);
+                } else shard_unit_gradient(c, t, u, step, weights, (float *)own[t].values, (float *)own[t].values + shard_model[t].count);
             }
             CHECK(memopt_gradients_accumulate(&a, &b, &batch, &so_far, NULL) == MEMOPT_OK);
         }
@@ -348,7 +356,7 @@ static memopt_shard_desc shard_desc(const shard_case *c) {
     memopt_shard_desc d;
     memset(&d, 0, sizeof d);
     d.slow = c->slow; d.tile = 16384; d.tile_buffers = c->buffers; d.steps_inside = c->promises;
-    d.stage = c->stage; d.tensors = shard_model; d.tensor_count = SHARD_TENSORS; d.units = c->units; d.gradients = c->gradients;
+    d.stage = c->stage; d.tensors = shard_model; d.tensor_count = SHARD_TENSORS; d.units = c->units; d.unit_ranks = c->together; d.gradients = c->gradients;
     d.optim = shard_optim(c); d.bucket_bytes = c->bucket;
     if (c->walks == 1) { d.uses = shard_walk; d.use_count = 13; }
     if (c->walks == 2) { d.uses = shard_large_first; d.use_count = 8; }
@@ -357,6 +365,7 @@ static memopt_shard_desc shard_desc(const shard_case *c) {
 /* Forward and backward of a unit; its gradients are as the reference's if all weights are there when they should be. */
 static memopt_status shard_unit(const shard_case *c, memopt_shard *x, size_t unit, size_t step) { /* a tensor that is absent has no gradients here */
     const size_t uses = c->walks == 1 ? 13 : 2 * SHARD_GROUPS; const memopt_shard_use *walk = c->walks == 1 ? shard_walk : shard_large_first; size_t i, t; memopt_status s = MEMOPT_OK; int backwards[SHARD_GROUPS] = { 0 };
+    if (unit < MEMOPT_SHARD_NO_UNIT && c->together) unit = unit * c->together + x->rank % c->together; /* its summand */
     if (unit == MEMOPT_SHARD_NO_UNIT && step % 2) return memopt_shard_skip_unit(x); /* the same calls */
     for (i = 0; !s && i < uses; ++i) {
         const size_t g = c->walks ? walk[i].group : i < SHARD_GROUPS ? i : 2 * SHARD_GROUPS - 1 - i;
@@ -395,7 +404,7 @@ static memopt_status shard_train(const shard_world *w, memopt_shard *x) {
         if (!s) s = memopt_shard_cancel(x);
     }
     for (step = 1; !s && step <= c->steps; ++step) {
-        size_t round = 0; const size_t rounds = memopt_i_ceil_div(c->units, c->ranks * c->sets);
+        size_t round = 0; const size_t rounds = memopt_i_ceil_div(c->units * (c->together ? c->together : 1), c->ranks * c->sets);
         const memopt_store_stats was = memopt_store_get_stats(x->desc.store);
         memset(&run, 0, sizeof run);
         run.step = step; run.groups = rates; run.group_count = 2; run.fused = c->inside; run.gradient_factor = shard_factor(c, 0);
@@ -471,7 +480,7 @@ static int shard_tags_right(const memopt_ledger *l, const memopt_shard_bytes *b)
         && memopt_ledger_usage(l, MEMOPT_TAG_GRADIENTS).now == b->gradients + b->sums && memopt_ledger_usage(l, MEMOPT_TAG_OPTIMIZER).now == b->states + b->tiles + b->scratch + b->object
         && memopt_ledger_usage(l, MEMOPT_TAG_COMMUNICATION).now == b->buckets + b->staging;
 }
-enum { SHARD_TOLD = 16, SHARD_FIRST = 136 }; /* bytes that each rank tells all others when weights are shared; rank 0 before that */
+enum { SHARD_TOLD = 16, SHARD_FIRST = 144 }; /* bytes that each rank tells all others when weights are shared; rank 0 before that */
 static int shard_holds(const memopt_shard *x) {
     size_t t, held = 0;
     for (t = 0; t < SHARD_TENSORS; ++t) held += x->parts[t].held;
@@ -623,6 +632,23 @@ static void shard_shares(void) {
             shard_check(&c, &whole);
         }
         shard_free_whole(&whole);
+    }
+}
+static void shard_together(void) { /* ranks that share units: 7 of them, so that some have none; with sets, slow, inside */
+    shard_case c = shard_usual(); shard_whole whole;
+    for (c.together = 2; c.together <= 4; c.together *= 2) {
+        c.ranks = c.sets = 1; c.units = 7; c.clips = 1; c.steps = 2; c.walks = 0;
+        shard_reference(&c, &whole);
+        for (c.stage = 0; c.stage < 4; ++c.stage) for (c.ranks = c.together; c.ranks <= 8; c.ranks += c.together) {
+            c.sets = c.ranks < 8 ? 2 : 1; c.slow = c.stage == 3 && c.ranks == 4 ? 7 : 0;
+            shard_check(&c, &whole);
+        }
+        shard_free_whole(&whole);
+        c.ranks = c.sets = 1; c.units = 2; c.clips = c.slow = 0; c.inside = 1;
+        shard_reference(&c, &whole);
+        for (c.stage = 0; c.stage < 4; ++c.stage) { c.ranks = 2 * c.together; shard_check(&c, &whole); }
+        shard_free_whole(&whole);
+        c.inside = 0;
     }
 }
 static void shard_same_for_any_ranks(void) { /* 3 does not divide 8; 9 are more than units */
@@ -1115,14 +1141,14 @@ static void shard_simulated(void) {
 /* One rank was made otherwise: every rank is told so, and by which field. */
 static const char *const shard_odd_names[] = { "stage", "units", "gradients", "steps_inside", "bucket_bytes", "tensors", "tensors", "uses", "kind", "state", "weights", "extra",
     "type of the sums", "first_moment", "block", "min_quantized", "seed",
-    "muon", "tensors", "tensors" };
+    "muon", "tensors", "tensors", "unit_ranks" };
 static const memopt_shard_use shard_odd_walk[8] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 3, 1 }, { 3, 1 }, { 2, 1 }, { 1, 1 }, { 0, 1 } }; /* the fourth: backward */
 typedef struct shard_odd { const shard_case *c; memopt_ranks *rows[SHARD_MOST], *columns[SHARD_MOST]; size_t field, rank; } shard_odd;
 static void shard_odd_desc(memopt_shard_desc *d, memopt_shard_tensor *listed, size_t field) {
     memcpy(listed, shard_model, sizeof shard_model);
     switch (field) {
     case 0: d->stage = 1; break;
-    case 1: d->units = 4; break;
+    case 1: d->units = 3; break;
     case 2: d->gradients = MEMOPT_TYPE_BF16; break;
     case 3: d->steps_inside = 1; break;
     case 4: d->bucket_bytes = 200000; break;
@@ -1140,7 +1166,8 @@ static void shard_odd_desc(memopt_shard_desc *d, memopt_shard_tensor *listed, si
     case 16: d->optim.seed = UINT64_C(1) << 40; break;
     case 17: d->optim.muon = memopt_muon_products(MEMOPT_TYPE_F32); break;
     case 18: listed[5].adamw = 1; d->tensors = listed; break;
-    default: listed[5].absent = 1; d->tensors = listed;
+    case 19: listed[5].absent = 1; d->tensors = listed; break;
+    default: d->unit_ranks = 2; d->units /= 2;
     }
 }
 static void shard_odd_rank(void *task, size_t index, int worker) {
@@ -1166,19 +1193,18 @@ static void shard_odd_one(void) {
     shard_case c = shard_usual(); shard_odd w; memopt_thread_pool *pool = NULL; memopt_threads t; memopt_ranks_desc d; size_t i;
     memset(&w, 0, sizeof w); memset(&d, 0, sizeof d);
     w.c = &c; c.stage = 2;
-    CHECK(memopt_thread_pool_create(NULL, 6, &pool) == MEMOPT_OK);
+    CHECK(memopt_thread_pool_create(NULL, 4, &pool) == MEMOPT_OK);
     if (!pool) return;
     t = memopt_thread_pool_threads(pool);
     for (c.sets = 1; c.sets < 3; ++c.sets) {
-        c.ranks = c.units = c.sets == 1 ? 5 : 3;
-        if (c.sets == 2) c.units = 6;
+        c.ranks = 4 / c.sets; c.units = 4;
         d.rank_count = c.ranks;
         for (i = 0; i < c.sets; ++i) CHECK(memopt_ranks_create(&d, &w.rows[i]) == MEMOPT_OK);
         d.rank_count = c.sets;
         for (i = 0; i < c.ranks; ++i) CHECK(memopt_ranks_create(&d, &w.columns[i]) == MEMOPT_OK);
         for (w.field = 0; w.field < sizeof shard_odd_names / sizeof *shard_odd_names; ++w.field) {
             if (w.field == 12 && c.sets > 1) continue; /* 16-bit sums are for one set */
-            w.rank = c.sets == 1 ? 1 + w.field % 4 : 1 + w.field % 5;
+            w.rank = 1 + w.field % 3;
             t.run_fn(t.user, c.ranks * c.sets, shard_odd_rank, &w);
         }
         for (i = 0; i < c.sets; ++i) memopt_ranks_destroy(w.rows[i]);
@@ -1238,6 +1264,13 @@ static void shard_plan_refuses(void) {
     SHARD_REFUSES(x.rank = 1, MEMOPT_ERR_ARGUMENT, "shard: rank 1, below 1");
     SHARD_REFUSES(x.rank_count = 65537, MEMOPT_ERR_ARGUMENT, "shard: rank_count 65537, at most 65536");
     SHARD_REFUSES(x.replica_count = 65537, MEMOPT_ERR_ARGUMENT, "shard: replica_count 65537, at most 65536");
+    SHARD_REFUSES((x.rank_count = 6, x.unit_ranks = 4), MEMOPT_ERR_ARGUMENT, "shard: unit_ranks 4, must be a power of two that divides the ranks, of which there are 6");
+    SHARD_REFUSES((x.rank_count = 6, x.unit_ranks = 3), MEMOPT_ERR_ARGUMENT, "shard: unit_ranks 3, must be a power of two that divides the ranks, of which there are 6");
+#if SIZE_MAX > 0xffffffffu
+    SHARD_REFUSES(x.unit_ranks = SIZE_MAX, MEMOPT_ERR_ARGUMENT, "shard: unit_ranks 18446744073709551615, must be a power of two that divides the ranks, of which there are 1");
+#endif
+    SHARD_REFUSES((x.rank_count = 2, x.unit_ranks = 2, x.gradients = MEMOPT_TYPE_BF16), MEMOPT_ERR_ARGUMENT, "shard: gradients must be F32 where several ranks compute a unit together");
+    SHARD_REFUSES((x.rank_count = 2, x.unit_ranks = 2, x.units = SIZE_MAX / 2 + 1), MEMOPT_ERR_OVERFLOW, "shard: units are so many that those of all ranks do not fit size_t");
     SHARD_REFUSES(x.use_count = 1, MEMOPT_ERR_ARGUMENT, "shard: uses is NULL");
     SHARD_REFUSES((x.uses = trailing, x.use_count = 3), MEMOPT_ERR_ARGUMENT, "shard: uses end with a forward: nobody needs it");
 #if SIZE_MAX > 0xffffffffu /* else they always fit */
@@ -1270,6 +1303,7 @@ static void shard_plan_refuses(void) {
     SHARD_REFUSES(x.device = &device, MEMOPT_ERR_ARGUMENT, "shard: device lacks a function");
     device = shard_device_table(NULL);
     SHARD_REFUSES((x.device = &device, x.replica_count = 2), MEMOPT_ERR_ARGUMENT, "shard: replica_count 2, beside a device, at most 1");
+    SHARD_REFUSES((x.device = &device, x.stage = 1, x.rank_count = 2, x.unit_ranks = 2), MEMOPT_ERR_ARGUMENT, "shard: unit_ranks 2, beside a device, at most 1");
     SHARD_REFUSES((x.device = &device, x.stage = 0, x.rank_count = 2), MEMOPT_ERR_ARGUMENT, "shard: stage 0, of several ranks, beside a device, must be 1");
     SHARD_REFUSES((x.device = &device, x.stage = 3, x.slow = 5), MEMOPT_ERR_ARGUMENT, "shard: slow has weights: those of a device do not come from a store");
     x = right; x.device = &device; REFUSES(x.error, (void)0, memopt_shard_open(&x, NULL, &out), MEMOPT_ERR_ARGUMENT, "shard: arena is NULL, and desc.device is set");
@@ -1810,7 +1844,7 @@ void test_shard(void) {
     RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_slow_tile_bytes); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_absent_alone); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_device_memory); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
 #if defined(MEMOPT_I_POOL)
     RUN(shard_same_for_any_ranks);
-    RUN(shard_shares); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_steps); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_tape_jumps); RUN(shard_odd_one); RUN(shard_cancelled);
+    RUN(shard_shares); RUN(shard_together); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_steps); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_tape_jumps); RUN(shard_odd_one); RUN(shard_cancelled);
 #else
     RUN(shard_no_threads);
 #endif

@@ -31186,9 +31186,9 @@ MEMOPT_API memopt_status memopt_cross_entropy_measure(const memopt_ops *ops, con
 
 /* A sum of exp(x - from) as one of exp(x - to), where `to` is not below; a part without a finite logit has none. */
 static double memopt_i_cross_entropy_moved(memopt_cross_entropy_row r, float to) {
-    const double far = (double)to - (double)r.largest;
+    const double apart = (double)to - (double)r.largest;
 
-    return r.largest < to ? (far < 700 ? (double)r.sum * memopt_i_row_decay(far) : 0) : (double)r.sum;
+    return r.largest < to ? (apart < 700 ? (double)r.sum * memopt_i_row_decay(apart) : 0) : (double)r.sum;
 }
 
 static int memopt_i_cross_entropy_is_nan(float x) { return (memopt_i_float_bits(x) & 0x7fffffff) > 0x7f800000; }

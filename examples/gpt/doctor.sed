@@ -14,7 +14,7 @@ s/^    e->beside = \*b; e->host = process_host();/&\
 s/ s = arena_pages(capacity, &e->source);/ s = memopt_source_allocator(NULL, \&e->source);/
 s/^        if (step(e, o, d, i)) return 1;/        doctor_step();\
 &/
-s/^    if (!s && !total.overflow) s = memopt_optim_step/    doctor_mark("step");\
+s/^    if (!s && !leaves_out) s = memopt_optim_step/    doctor_mark("step");\
 &/
 /^static memopt_status block_forward/,/^}/{
 s/^    if ((s = /    doctor_mark("forward");\

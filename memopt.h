@@ -3754,6 +3754,10 @@ typedef struct memopt_shard_desc { /* zero it, then set what you need */
     int                        steps_inside; /* 1: every step is a memopt_shard_step_inside() of one round: in stages 2
                                                 and 3 there are sums of one group at a time, or none where they can be
                                                 made in the gradients. One rank reduces a group before the next use */
+    int                        interleaved;  /* 1: each group counts its rounds itself, as where several stages of a
+                                                pipeline are on a rank: memopt_shard_next_unit() begins all rounds, and
+                                                ends them; memopt_shard_backward() comes before each backward. Stages 0
+                                                and 1, without a device; each rank has as many units */
     int                        slow;         /* what lies on the slow tier: MEMOPT_SHARD_SLOW_..., or'ed; 0: nothing */
     /* The slow tier of this rank: made with the tiles of memopt_shard_tiles(), best with `aligned` and slow_transfers;
        outlives the shard. One that already holds tiles is continued. NULL: a plan, or nothing is slow */
@@ -4023,7 +4027,7 @@ typedef struct memopt_shard_seconds { /* of a step */
  *
  * desc    as for a plan; of communicators only the number of ranks is looked at
  * returns OK, what memopt_shard_plan() refuses, ERR_ARGUMENT (NULL, seconds or a bandwidth outside of their range, a
- *         slow tier, steps_inside, a device)
+ *         slow tier, steps_inside, interleaved, a device)
  * memory  the tables'; nothing is as large as the model
  * time    as many calls as a step has
  */
@@ -37346,6 +37350,7 @@ typedef struct memopt_i_shard_group { /* sizes and places in elements */
     size_t first_tile, tile_count;
     size_t slow_weights;      /* bytes of tiles that have any but pads */
     size_t backwards, seen;   /* of a unit; of this round so far */
+    size_t round;             /* that it is in */
     int    is_reduced, is_summed;
     unsigned char *weights, *gradients; /* where they are now; NULL: nowhere */
 } memopt_i_shard_group;
@@ -37406,7 +37411,7 @@ struct memopt_shard {
     memopt_i_shard_handle *handles; /* likewise, to each tensor */
     memopt_shard_use *uses;
     size_t *order;            /* groups as their last backwards come */
-    size_t *queue;            /* groups that are reduced, in their order */
+    size_t *queue;            /* a ring of groups that are reduced, in their order */
     unsigned char *weights, *window, *extra, *gradients, *sums, *buckets;
     unsigned char *wire;      /* the buckets as calls of communicators see them: a device's, or the same */
     memopt_shard_device device;
@@ -37497,6 +37502,16 @@ static memopt_status memopt_i_shard_check_units(memopt_i_checks *c, memopt_shard
 }
 
 /* Check a resolved desc; rounds and group_count follow from it. */
+static memopt_status memopt_i_shard_check_interleaved(memopt_i_checks *c, const memopt_shard *x) {
+    const memopt_shard_desc *d = &x->desc;
+
+    if (memopt_i_must_be_flag(c, "interleaved", d->interleaved) || !d->interleaved) return c->status;
+    memopt_i_must_be_at_most(c, "stage", (size_t)d->stage, "interleaved, at most", 1);
+    memopt_i_must(c, !d->device && !d->steps_inside, "interleaved", "is 1, beside a device or steps_inside");
+    return memopt_i_must_count(c, d->units % (x->ranks * x->sets) == 0, "units", d->units,
+                               "interleaved, a multiple of all ranks,", x->ranks * x->sets);
+}
+
 static memopt_status memopt_i_shard_check(memopt_i_checks *c, memopt_shard *x) {
     memopt_shard_desc *d = &x->desc;
 
@@ -37512,7 +37527,8 @@ static memopt_status memopt_i_shard_check(memopt_i_checks *c, memopt_shard *x) {
                   "optim.gradients", "is the type of sums: F32 or BF16");
     if (c->status || memopt_i_shard_check_units(c, x)) return c->status;
     x->rounds = memopt_i_ceil_div(d->units, x->ranks * x->sets);
-    if (memopt_i_shard_check_slow(c, x) || memopt_i_shard_check_device(c, x)) return c->status;
+    if (memopt_i_shard_check_slow(c, x) || memopt_i_shard_check_device(c, x) || memopt_i_shard_check_interleaved(c, x))
+        return c->status;
     x->group_count = d->tensors[d->tensor_count - 1].group;
     memopt_i_must_be_below(c, "groups of tensors", x->group_count, "the last must be below tensor_count",
                            d->tensor_count);
@@ -39201,9 +39217,9 @@ static memopt_status memopt_i_shard_add(memopt_shard *x, const memopt_i_shard_fl
     f.level = memopt_i_lane_level(x->desc.optim.threads);
     call = memopt_i_comm_call(MEMOPT_COMM_BROADCAST, f.count * x->sum_bytes, f.sums, f.sums);
     for (set = 0; !s && set < x->sets; ++set) {
-        f.sources = memopt_i_shard_valid(x, x->round, set);
+        f.sources = memopt_i_shard_valid(x, g->round, set);
         if (!f.sources) break;
-        f.start = !x->round && !set;
+        f.start = !g->round && !set;
         if (!x->sums_in_place || flight->number) s = memopt_i_shard_fold_bucket(x, &f, set == x->set);
         call.root = set;
         if (!s && x->sets > 1) s = memopt_i_shard_break(x, x->desc.replicas, memopt_comm_run(x->desc.replicas, &call));
@@ -39393,7 +39409,7 @@ static unsigned char *memopt_i_shard_room(const memopt_shard *x, size_t slot) {
 
 /* Send the next bucket of the group whose turn it is. */
 static memopt_status memopt_i_shard_send(memopt_shard *x) {
-    const size_t group = x->queue[x->begun];
+    const size_t group = x->queue[x->begun % x->group_count];
     const memopt_i_shard_group *g = &x->groups[group];
     memopt_i_shard_flight flight;
     memopt_comm_call call;
@@ -39409,7 +39425,7 @@ static memopt_status memopt_i_shard_send(memopt_shard *x) {
                               g->gradients + flight.at * x->gradient_bytes,
                               x->steps_there ? flight.room : memopt_i_shard_wire(x, flight.room));
     call.stride = g->piece * x->gradient_bytes;
-    if (x->ranks > 1 && memopt_i_shard_valid(x, x->round, x->set)) {
+    if (x->ranks > 1 && memopt_i_shard_valid(x, g->round, x->set)) {
         s = memopt_i_shard_make_room(x);
         if (!s) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_begin(x->desc.comm, &call, &flight.number));
         if (s) return s;
@@ -39572,6 +39588,17 @@ static int memopt_i_shard_is_complete(const memopt_shard *x, size_t group) { /* 
     return x->groups[group].seen == x->groups[group].backwards;
 }
 
+/* Interleaved: the next round of a group, whose gradients are about to be written. */
+static memopt_status memopt_i_shard_reopen(memopt_shard *x, memopt_i_shard_group *g) {
+    const memopt_status s = memopt_i_shard_drain(x, (size_t)(g - x->groups));
+
+    if (s) return s;
+    ++g->round;
+    g->seen = 0;
+    g->is_reduced = g->is_summed = 0;
+    return MEMOPT_OK;
+}
+
 static memopt_status memopt_i_shard_use(memopt_shard *x, size_t group, int is_backward) {
     memopt_i_checks c = memopt_i_shard_checks(x);
     memopt_status s = MEMOPT_OK;
@@ -39581,10 +39608,14 @@ static memopt_status memopt_i_shard_use(memopt_shard *x, size_t group, int is_ba
     if (x->state != MEMOPT_I_SHARD_ROUND && is_backward)
         return memopt_i_shard_refuse_state(x, "no round has begun");
     if (memopt_i_must_be_below(&c, "group", group, "below", x->group_count)) return c.status;
-    if (is_backward && x->groups[group].is_reduced)
-        return memopt_i_refuse_count(&c, MEMOPT_ERR_STATE, "group", group,
-                                     "has been reduced after its last backward, by the uses number",
-                                     x->groups[group].backwards);
+    if (is_backward && x->groups[group].is_reduced) {
+        if (!x->desc.interleaved || x->groups[group].round + 1 == x->rounds)
+            return memopt_i_refuse_count(&c, MEMOPT_ERR_STATE, "group", group,
+                                         "has been reduced after its last backward, by the uses number",
+                                         x->groups[group].backwards);
+        s = memopt_i_shard_reopen(x, &x->groups[group]);
+        if (s) return s;
+    }
     if (x->desc.stage < 2) {
         x->groups[group].seen += (size_t)is_backward;
         return MEMOPT_OK;
@@ -39635,7 +39666,7 @@ MEMOPT_API memopt_status memopt_shard_reduce(memopt_shard *shard, size_t group) 
         return memopt_i_refuse_count(&c, MEMOPT_ERR_STATE, "group", group,
                                      "is reduced before its last backward, number", g->backwards);
     g->is_reduced = 1;
-    shard->queue[shard->queued++] = group;
+    shard->queue[shard->queued++ % shard->group_count] = group;
     return shard->steps_in_window ? memopt_i_shard_drain(shard, group) : memopt_i_shard_fill(shard);
 }
 
@@ -39694,6 +39725,7 @@ static void memopt_i_shard_open_round(memopt_shard *x) {
     size_t g;
 
     for (g = 0; g < x->group_count; ++g) {
+        x->groups[g].round = x->round;
         x->groups[g].seen = 0;
         x->groups[g].is_reduced = x->groups[g].is_summed = 0;
     }
@@ -39701,12 +39733,18 @@ static void memopt_i_shard_open_round(memopt_shard *x) {
     x->use = x->queued = x->begun = x->begun_at = x->windowed = 0;
 }
 
+/* The one that the next memopt_shard_next_unit() begins; x->rounds: none. */
+static size_t memopt_i_shard_next_round(const memopt_shard *x) {
+    return x->state == MEMOPT_I_SHARD_IDLE ? 0 : x->desc.interleaved ? x->rounds : x->round + 1;
+}
+
 static memopt_status memopt_i_shard_close_round(memopt_shard *x) {
     memopt_i_checks c = memopt_i_shard_checks(x);
+    const size_t last = memopt_i_shard_next_round(x) - 1;
     size_t g;
 
-    if (x->queued == x->group_count) return memopt_i_shard_drain(x, SIZE_MAX);
-    for (g = 0; x->groups[g].is_reduced; ++g) {}
+    for (g = 0; g < x->group_count && x->groups[g].round == last && x->groups[g].is_reduced; ++g) {}
+    if (g == x->group_count) return memopt_i_shard_drain(x, SIZE_MAX);
     return memopt_i_refuse_value(&c, MEMOPT_ERR_STATE, "group", memopt_i_count(g),
                                  "has not been reduced in this round");
 }
@@ -39724,7 +39762,7 @@ MEMOPT_API memopt_status memopt_shard_next_unit(memopt_shard *shard, size_t *uni
     x->is_brought = 0;
     if (x->state == MEMOPT_I_SHARD_ROUND) s = memopt_i_shard_close_round(x);
     if (s) return s;
-    round = x->state == MEMOPT_I_SHARD_IDLE ? 0 : x->round + 1;
+    round = memopt_i_shard_next_round(x);
     if (x->state == MEMOPT_I_SHARD_SUMMED || round == x->rounds) {
         if (x->state != MEMOPT_I_SHARD_SUMMED) s = memopt_i_shard_finish(x);
         if (!s) *unit = MEMOPT_SHARD_DONE;
@@ -40256,7 +40294,8 @@ static memopt_status memopt_i_shard_share_slow(memopt_shard *x) {
 /* ---- ranks with different descs ---- */
 static const char *const memopt_i_shard_compared[] = { /* what is the same on all ranks */
     "stage", "units", "gradients", "steps_inside", "bucket_bytes", "tensors", "uses", "kind", "state", "weights",
-    "extra", "type of the sums", "first_moment", "block", "min_quantized", "seed", "muon", "unit_ranks"
+    "extra", "type of the sums", "first_moment", "block", "min_quantized", "seed", "muon", "unit_ranks",
+    "interleaved"
 };
 
 enum { MEMOPT_I_SHARD_ALIKE = sizeof memopt_i_shard_compared / sizeof memopt_i_shard_compared[0] };
@@ -40329,7 +40368,8 @@ static memopt_status memopt_i_shard_compare_ranks(memopt_shard *x) {
         (uint64_t)d->stage, d->units, (uint64_t)d->gradients, (uint64_t)d->steps_inside, x->bucket,
         memopt_i_shard_tensors_crc(x), memopt_i_shard_uses_crc(x), (uint64_t)o->kind, (uint64_t)o->state,
         (uint64_t)o->weights, (uint64_t)o->extra, (uint64_t)o->gradients, (uint64_t)o->first_moment, o->block,
-        o->min_quantized, o->seed, o->muon ? (uint64_t)o->muon->type + 1 : 0, d->unit_ranks
+        o->min_quantized, o->seed, o->muon ? (uint64_t)o->muon->type + 1 : 0, d->unit_ranks,
+        (uint64_t)d->interleaved
     };
     uint64_t zero[MEMOPT_I_SHARD_ALIKE];
     uint64_t odd[2] = { 0, 0 };
@@ -40385,7 +40425,7 @@ MEMOPT_API memopt_status memopt_shard_step_inside(memopt_shard *shard, const mem
         return memopt_i_fail(&shard->error, MEMOPT_ERR_ARGUMENT,
             "a step inside backward cannot measure whole tensors, as LAMB, LARS, Adafactor and MUON do");
     if (shard->is_fused || shard->state == MEMOPT_I_SHARD_SUMMED
-        || (is_first ? 0 : shard->round + 1) + 1 != shard->rounds)
+        || memopt_i_shard_next_round(shard) + 1 != shard->rounds)
         return memopt_i_shard_refuse_state(shard, "the next round is not the last");
     s = is_first ? MEMOPT_OK : memopt_i_shard_close_round(shard);
     if (s) return s;
@@ -40608,6 +40648,7 @@ static memopt_status memopt_i_shard_open_simulation(memopt_i_checks *c, memopt_i
     if (memopt_i_shard_resolve(c, desc, &counts)) return c->status;
     memopt_i_must(c, !desc->slow, "slow", "is not 0: a simulation has no tier");
     memopt_i_must(c, !desc->device, "device", "is not NULL: a simulation has none");
+    memopt_i_must(c, !desc->interleaved, "interleaved", "is 1: a simulation goes round by round");
     if (memopt_i_must(c, !desc->steps_inside, "steps_inside", "is 1: a simulation steps at the end")) return c->status;
     c->status = memopt_i_shard_open_link(w, 0, counts.ranks, &w->machine->comm, c->error);
     if (!c->status) c->status = memopt_i_shard_open_link(w, 1, counts.sets, &w->machine->replicas, c->error);

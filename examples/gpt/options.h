@@ -47,7 +47,7 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
     size_t      replicas;                             /* sets of ranks, each of which holds all */
     size_t      rank;                                 /* of this process, with */
     const char *id_file;                              /* a file, or NULL: ranks are threads */
-    size_t      pipeline;                             /* ranks that share a pass by layers */
+    size_t      pipeline, chunks;                     /* ranks that share a pass by layers; runs of layers of each */
     size_t      tensor, parts;                        /* ranks that share a pass by width; parts of the model, 0 = whole */
     int         offload;                              /* OFFLOAD_..., or'ed */
     const char *offload_to;                           /* a folder; NULL: memory of the host */
@@ -73,7 +73,7 @@ enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT,
     ON_DOCUMENTS, ON_VALIDATE, ON_BATCH,
     ON_STEPS, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_SKIP_OUTLIERS, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
     ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_GRAPH, ON_FIT, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
-    ON_PIPELINE, ON_TENSOR, ON_PARTS, ON_RANK, ON_ID_FILE, ON_OFFLOAD,
+    ON_PIPELINE, ON_CHUNKS, ON_TENSOR, ON_PARTS, ON_RANK, ON_ID_FILE, ON_OFFLOAD,
     ON_DRY_RUN, ON_LADDER, ON_ENDS, ON_BATCH_TABLE, ON_SAMPLE, ON_JSON, ON_SAVE, ON_SAVE_EVERY, ON_RESUME, ON_THREADS, ON_GEMM, ON_QUIET, ON_HELP,
     SWITCHES };
 typedef struct switch_row { const char *chapter, *name, *value, *text; } switch_row; /* value NULL: it takes none */
@@ -119,6 +119,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "units", "U", "batches for each step, the same for any R: so are the bits; default R" },
     { NULL, "replicas", "C", "C sets of R / C ranks, each with the model cut among its own; default 1" },
     { NULL, "pipeline", "P", "P ranks share each pass by layers, units following each other; default 1" },
+    { NULL, "chunks", "V", "runs of layers for each of the P ranks, which then wait less; default 1" },
     { NULL, "tensor", "T", "T ranks share each pass: heads, columns, vocabulary, rows; default 1" },
     { NULL, "parts", "S", "of the model's width, the same for any T: so are the bits; default T" },
     { NULL, "rank", "R", "with --id-file: of this process; default: as torchrun and mpirun tell it" },
@@ -175,7 +176,7 @@ static void options_default(options *o, const preset *p, model_kind model, memop
     o->layers = p->layers; o->width = p->width; o->heads = p->heads;
     o->context = vit ? p->patches : p->context; o->vocab = vit ? 10 : p->vocab;
     o->batch = p->batch; o->steps = 100; o->accumulate = 1; o->threads = 1; o->seed = 1;
-    o->rate = default_rate(kind, p); o->keep = KEEP_ARENA; o->stage = 3; o->replicas = o->pipeline = o->tensor = 1;
+    o->rate = default_rate(kind, p); o->keep = KEEP_ARENA; o->stage = 3; o->replicas = o->pipeline = o->chunks = o->tensor = 1;
 }
 
 /* ---- values: each function returns 0, or 1 when the text is none, and then leaves `out` alone ---- */
@@ -289,7 +290,8 @@ static const count_row count_rows[] = {
     { ON_VALIDATE, offsetof(options, validate), 1, 1000000000 }, { ON_WARMUP, offsetof(options, warmup), 0, 1000000000 }, { ON_SCALE_LR, offsetof(options, scale_rate), 1, 1048576 },
     { ON_RANKS, offsetof(options, ranks), 1, 1024 }, { ON_STAGE, offsetof(options, stage), 0, 3 },
     { ON_UNITS, offsetof(options, units), 1, 1048576 }, { ON_REPLICAS, offsetof(options, replicas), 1, 1024 },
-    { ON_RANK, offsetof(options, rank), 0, 1023 }, { ON_PIPELINE, offsetof(options, pipeline), 1, 1024 }, { ON_TENSOR, offsetof(options, tensor), 1, 1024 }, { ON_PARTS, offsetof(options, parts), 1, 1024 }, { ON_SAMPLE, offsetof(options, sample), 1, 1048576 },
+    { ON_RANK, offsetof(options, rank), 0, 1023 }, { ON_PIPELINE, offsetof(options, pipeline), 1, 1024 }, { ON_CHUNKS, offsetof(options, chunks), 1, 1024 },
+    { ON_TENSOR, offsetof(options, tensor), 1, 1024 }, { ON_PARTS, offsetof(options, parts), 1, 1024 }, { ON_SAMPLE, offsetof(options, sample), 1, 1048576 },
     { ON_SAVE_EVERY, offsetof(options, save_every), 1, 1000000000 }, { ON_PROCESSORS, offsetof(options, processors), 1, 1024 }, { ON_THREADS, offsetof(options, threads), 1, 1024 } };
 static size_t *count_at(options *o, size_t row) { return (size_t *)(void *)((char *)o + count_rows[row].offset); }
 static const count_row *count_find(int id, size_t *row) {

@@ -137,9 +137,11 @@ static int options_parts_wrong(const options *o, char *message, size_t capacity)
 static int options_pipeline_wrong(const options *o, char *message, size_t capacity) {
     const size_t passes = o->ranks / (o->tensor * o->pipeline);
 
-    REFUSE(o->pipeline > 2 * o->layers + 2, "--pipeline %zu: --layers %zu are not so many stages.", o->pipeline,
-           o->layers);
+    REFUSE(o->pipeline * o->chunks > 2 * o->layers + 2, "--pipeline %zu: --layers %zu are not so many stages%s.", o->pipeline,
+           o->layers, o->chunks > 1 ? ", --chunks for each rank" : "");
     REFUSE(o->units % passes, "--units %zu: each of the %zu passes takes as many; take a multiple.", o->units, passes);
+    REFUSE(o->chunks > 1 && o->units / passes % o->pipeline, "--chunks take units in turns of --pipeline %zu: give --units "
+           "as a multiple of %zu.", o->pipeline, passes * o->pipeline);
     REFUSE(o->stage > 1, "--stage %zu brings and cuts layers for one unit after the other, and a --pipeline has several "
            "under way: take --stage 1 or 0.", o->stage);
     REFUSE(is_vit(o) || o->sample || o->validate || o->documents || o->fuse_step || o->offload

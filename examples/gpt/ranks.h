@@ -33,10 +33,10 @@ typedef struct rank_report { /* plain values: ranks send them to each other */
     uint64_t process;          /* highest, with all that is beside the arena; of threads that of all of them */
 } rank_report;
 
-/* But for the first only where there are several sets, or ranks share a pass. A stage's links to the next: those of even
-   stages, then those of odd ones. */
-enum { ALL_RANKS, OWN_SET, BETWEEN_SETS, OWN_PASS, OWN_WIDTH, LINK_ON, LINK_BACK = LINK_ON + 2, LINK_TIED = LINK_BACK + 2,
-       COMMS };
+/* But for the first only where there are several sets, or ranks share a pass. Links of a pipeline: from even places to
+   the next, from odd ones, and around, between the last and the first. Of the first three the earlier rank sends. */
+enum { ALL_RANKS, OWN_SET, BETWEEN_SETS, OWN_PASS, OWN_WIDTH, LINK_ON, LINK_BACK_AROUND = LINK_ON + 2, LINK_BACK,
+       LINK_ON_AROUND = LINK_BACK + 2, LINK_TIED, COMMS };
 
 struct rank;
 typedef struct rank_layer { /* what a callback of the tape is given: the part's own, and whose it is */
@@ -66,6 +66,7 @@ typedef struct rank {
     traffic       others;
     uint64_t      pass_sent;    /* to the others of its pass, in passes */
     struct pipeline *pipe;      /* NULL: no rank shares a pass by layers; else: */
+    const struct pipeline_stage *stages; /* of all its ranks */
     transformer_part tokens;    /* the last stage's copy */
     int32_t      *slots;        /* ids and targets of each micro-batch */
     const void  **inputs;
@@ -82,7 +83,7 @@ typedef struct ranks_plan {
     size_t       tape, evaluation, budget; /* bytes of a pass, and without a backward; what the tape may take */
     uint64_t     kept[2];       /* bytes of outputs that a pass reads and writes */
     uint64_t     sends;         /* bytes that a pass sends within itself */
-    struct pipeline_stage *stages; /* of a pipeline: what each has, and takes */
+    struct pipeline_stage *stages; /* of a pipeline: what each has; what each of its ranks takes */
     struct pipeline_bytes *pipes;
     size_t       tokens;        /* of a copy of tied tokens */
     size_t       data, working; /* of the arena, before the shard */
@@ -276,6 +277,7 @@ static memopt_shard_desc rank_describe_shard(rank *r) {
     d.uses = r->uses;
     d.use_count = r->use_count;
     d.units = r->o.units;
+    d.interleaved = r->o.pipeline > 1;
     d.gradients = r->o.gradients;
     d.optim = describe_optimizer(r->e, &r->o, NULL);
     d.optim.gradients = MEMOPT_TYPE_F32;
@@ -438,7 +440,7 @@ static memopt_status rank_pipe_call(rank_layer *l, const memopt_tape_call *call)
 static int rank_push_slots(rank *r) { (void)r; return 0; }
 static int plan_pipeline(rank *r, ranks_plan *p) { (void)r; (void)p; return 0; }
 static int rank_open_pipeline(rank *r, const ranks_plan *p) { (void)r; (void)p; return 0; }
-static int rank_take_own_stage(rank *r, const ranks_plan *p) { (void)r; (void)p; return 0; }
+static void rank_take_own_stages(rank *r, const ranks_plan *p) { (void)r; (void)p; }
 static int rank_pipe_units(rank *r, size_t step) { (void)r; (void)step; return 0; }
 static int rank_share_tokens(rank *r) { (void)r; return 0; }
 #endif
@@ -816,7 +818,8 @@ static int rank_open(rank *r, const ranks_plan *p) {
     if (!r->losses) return said(r->e, "The losses", MEMOPT_ERR_MEMORY);
     if (said(r->e, "The ledger", memopt_ledger_create(NULL, &r->e->ledger))) return 1;
     if (rank_open_model(r, rank_bytes(r, p)) || rank_ready_passes(r)) return 1;
-    if (r->o.pipeline > 1 ? rank_take_own_stage(r, p) : rank_open_tape(r, p->budget)) return 1;
+    if (r->o.pipeline > 1) rank_take_own_stages(r, p);
+    else if (rank_open_tape(r, p->budget)) return 1;
     if (open_feed(r->e, &r->o, &r->d, r->o.units, pass_of(&r->o, r->number), pass_count(&r->o))) return 1;
     d = rank_describe_shard(r);
     if (rank_ready_shard(r, &p->bytes[r->number], &d)) return 1;

@@ -304,11 +304,12 @@ static int rank_after(rank *r) { return r->o.sample && sample(r->e, &r->o, &r->d
 /* ---- which ranks a communicator has ---- */
 enum { NO_GROUP = -1 };
 
-/* Of two stages that follow each other, the first even or odd. */
-static int group_of_link(const options *o, size_t number, size_t is_odd) {
-    const size_t stage = stage_of_rank(o, number), pair = (stage - is_odd) / 2, first = 2 * pair + is_odd;
+/* Of two places that follow each other, the first even (0) or odd (1); around (2): the last and the first. */
+static int group_of_link(const options *o, size_t number, size_t which) {
+    const size_t place = place_in_pipeline(o, number), last = o->pipeline - 1;
+    const size_t first = which == 2 ? last : (place - which) / 2 * 2 + which;
 
-    if (stage < is_odd || first + 1 >= o->pipeline) return NO_GROUP;
+    if (which == 2 ? o->chunks == 1 || (place && place < last) : place < which || first == last) return NO_GROUP;
     return (int)((pass_of(o, number) * o->pipeline + first) * o->tensor + number % o->tensor);
 }
 
@@ -316,7 +317,7 @@ static int group_of_link(const options *o, size_t number, size_t is_odd) {
    it, or it would be of one rank. */
 static int group_of(const options *o, int kind, size_t number) {
     const size_t pass = pass_of(o, number), size = set_ranks(o), within = number % pass_ranks(o);
-    const size_t stage = stage_of_rank(o, number);
+    const size_t place = place_in_pipeline(o, number);
 
     switch (kind) {
     case ALL_RANKS: return 0;
@@ -327,13 +328,13 @@ static int group_of(const options *o, int kind, size_t number) {
     case OWN_PASS: return pass_ranks(o) == 1 ? NO_GROUP : (int)pass;
     case OWN_WIDTH: return o->tensor == 1 ? NO_GROUP : (int)(number / o->tensor);
     case LINK_TIED:
-        if (o->pipeline == 1 || (stage && stage + 1 < o->pipeline)) return NO_GROUP;
+        if (o->pipeline == 1 || (place && place + 1 < o->pipeline)) return NO_GROUP;
         return (int)(pass * o->tensor + number % o->tensor);
-    default: return o->pipeline == 1 ? NO_GROUP : group_of_link(o, number, (size_t)(kind - LINK_ON) % 2);
+    default: return o->pipeline == 1 ? NO_GROUP : group_of_link(o, number, (size_t)(kind - LINK_ON) % 3);
     }
 }
 
-static int group_is_reversed(int kind) { return kind >= LINK_BACK; } /* the later stage sends */
+static int group_is_reversed(int kind) { return kind >= LINK_BACK; } /* the later rank sends */
 
 /* ---- all ranks: processes ---- */
 #ifdef TRAIN_GPT_MPI

@@ -1,16 +1,27 @@
 /* ranks_pipeline.h - ranks that have layers of their own (--pipeline): a step's units are the micro-batches of a pipeline.
-   A rank's shard is that of its stage; all other tensors are absent there. Units are begun, and reduced, by backwards,
-   which come in the order of units: so the bits are those of ranks that have all layers. Part of ranks.h. */
+   A rank's shard is that of its stages, one for each of --chunks; all other tensors are absent there. Each stage's
+   backwards reduce its groups in the order of units: so the bits are those of ranks that have all layers. Part of
+   ranks.h. */
 #ifndef GPT_RANKS_PIPELINE_H
 #define GPT_RANKS_PIPELINE_H
 
-static size_t stage_of_rank(const options *o, size_t number) { return number % pass_ranks(o) / o->tensor; }
+static size_t place_in_pipeline(const options *o, size_t number) { return number % pass_ranks(o) / o->tensor; }
+
+static size_t stage_count(const options *o) { return o->pipeline * o->chunks; }
 
 static size_t micro_batches(const options *o) { return o->units / pass_count(o); } /* they divide */
 
-/* ---- what a stage has ---- */
-/* The tensors of segments first .. first + count - 1 are here, those of a segment in a group. */
-static void rank_take_stage(rank *r, size_t first, size_t count) {
+/* ---- what a rank has ---- */
+/* Is a segment in one of `count` stages, which are `stride` apart? */
+static int is_in_stages(const pipeline_stage *stages, size_t count, size_t stride, size_t segment) {
+    size_t k;
+
+    for (k = 0; k < count; ++k) if (segment - stages[k * stride].first < stages[k * stride].count) return 1;
+    return 0;
+}
+
+/* The tensors of these stages are here, those of a segment in a group. */
+static void rank_take_stages(rank *r, const pipeline_stage *stages, size_t count, size_t stride) {
     const size_t segments = r->e->segment_count;
     size_t i, t, last = SIZE_MAX, group = 0;
 
@@ -20,7 +31,7 @@ static void rank_take_stage(rank *r, size_t first, size_t count) {
 
             if (t - part->first_tensor < part->tensor_count) break;
         }
-        r->tensors[t].absent = i - first >= count || r->e->m.tensors[t].first > 0;
+        r->tensors[t].absent = !is_in_stages(stages, count, stride, i) || r->e->m.tensors[t].first > 0;
         if (!r->tensors[t].absent) {
             group += last != SIZE_MAX && i != last;
             last = i;
@@ -31,13 +42,20 @@ static void rank_take_stage(rank *r, size_t first, size_t count) {
     r->use_count = 0;
 }
 
+static void rank_take_own_stages(rank *r, const ranks_plan *p) {
+    rank_take_stages(r, p->stages + place_in_pipeline(&r->o, r->number), r->o.chunks, r->o.pipeline);
+}
+
 static size_t rank_resident(void *user, size_t first, size_t count) { /* of a stage that may be */
     rank *r = (rank *)user;
     uint64_t held[HELD] = { 0 };
     memopt_shard_bytes b = { 0 };
+    pipeline_stage stage = { 0 };
     memopt_shard_desc d;
 
-    rank_take_stage(r, first, count);
+    stage.first = first;
+    stage.count = count;
+    rank_take_stages(r, &stage, 1, 1);
     d = rank_describe_shard(r);
     d.comm = d.replicas = d.others = NULL;
     d.rank_count = set_ranks(&r->o);
@@ -47,14 +65,15 @@ static size_t rank_resident(void *user, size_t first, size_t count) { /* of a st
 
 static size_t slot_elements(const rank *r) { return (transformer_rows(&r->e->m.shape) + 15) & ~(size_t)15; }
 
+/* Before a stage's backward: what its groups have sent of the unit before has left, and is written again. */
 static memopt_status rank_before(void *user, const pipeline_action *a) {
     rank *r = (rank *)user;
-    size_t unit;
-    memopt_status s;
+    memopt_status s = MEMOPT_OK;
+    size_t i;
 
     r->e->m.head.targets = r->slots + (2 * a->micro_batch + 1) * slot_elements(r);
-    if (!a->is_backward) return MEMOPT_OK;
-    s = memopt_shard_next_unit(r->shard, &unit);
+    for (i = 0; a->is_backward && !s && i < r->e->segment_count; ++i)
+        if (is_in_stages(&r->stages[a->stage], 1, 1, i)) s = memopt_shard_backward(r->shard, r->layers[i].group);
     if (s) r->e->error = memopt_shard_error(r->shard);
     return s;
 }
@@ -62,7 +81,7 @@ static memopt_status rank_before(void *user, const pipeline_action *a) {
 static memopt_status rank_behind(void *user, const pipeline_action *a) {
     rank *r = (rank *)user;
 
-    if (a->is_backward) rank_losses(r, r->number)[a->micro_batch] = r->e->m.head.loss;
+    if (a->stage + 1 == stage_count(&r->o)) rank_losses(r, r->number)[a->micro_batch] = r->e->m.head.loss;
     return MEMOPT_OK;
 }
 
@@ -88,6 +107,7 @@ static pipeline_desc rank_describe_pipeline(rank *r) {
 
     memset(&d, 0, sizeof d);
     d.shape.ranks = r->o.pipeline;
+    d.shape.chunks = r->o.chunks;
     d.shape.micro_batches = micro_batches(&r->o);
     d.layers = r->calls;
     d.segments = r->e->segments;
@@ -113,14 +133,14 @@ static int rank_plan_pipeline(rank *r, pipeline_stage *stages, pipeline_bytes *b
     return said(r->e, "The plan of the pipeline", pipeline_plan(&d, stages, bytes));
 }
 
-/* Bytes that a rank of a stage sends to others of its pass, of a unit: to other stages, and by width. */
+/* Bytes that a stage sends to others of its pass, of a unit: to other stages, and by width. */
 static int rank_stage_sends(rank *r, const pipeline_stage *s, uint64_t *bytes) {
     const transformer *t = &r->e->m.shape;
     const pipeline_desc d = rank_describe_pipeline(r);
     memopt_tape_desc desc = pipeline_tape_desc(&d, s);
     memopt_tape *tape = NULL;
 
-    *bytes = s->output + s->input_grad;
+    *bytes += s->output + s->input_grad;
     if (s->first + s->count == d.count && !t->untied) *bytes += pipeline_tied_bytes_of(t, t->gradient_type);
     if (said(r->e, "The plan of the activations", memopt_tape_create(&desc, &tape))) return 1;
     *bytes += rank_tape_sends(r, tape, s->first);
@@ -128,17 +148,19 @@ static int rank_stage_sends(rank *r, const pipeline_stage *s, uint64_t *bytes) {
     return 0;
 }
 
-/* What the ranks of a stage take; the shards of all others are planned, too, and not looked at. */
-static int rank_plan_stage(rank *r, ranks_plan *p, size_t stage, memopt_shard_bytes *kept) {
-    const pipeline_stage *s = &p->stages[stage];
+/* What the ranks at a place of the pipeline take; the shards of all others are planned, too, and not looked at. */
+static int rank_plan_place(rank *r, ranks_plan *p, size_t place, memopt_shard_bytes *kept) {
+    const pipeline_stage *own = &p->stages[place];
     size_t i, largest;
 
-    rank_take_stage(r, s->first, s->count);
-    if (plan_shards(r, p, &largest) || rank_stage_sends(r, s, &p->sends)) return 1;
-    p->tape = p->pipes[stage].pipeline;
-    p->tokens = p->pipes[stage].tokens;
+    rank_take_stages(r, own, r->o.chunks, r->o.pipeline);
+    if (plan_shards(r, p, &largest)) return 1;
+    for (p->sends = i = 0; i < r->o.chunks; ++i)
+        if (rank_stage_sends(r, &own[i * r->o.pipeline], &p->sends)) return 1;
+    p->tape = p->pipes[place].pipeline;
+    p->tokens = p->pipes[place].tokens;
     for (i = 0; i < r->o.ranks; ++i) {
-        if (stage_of_rank(&r->o, i) != stage) continue;
+        if (place_in_pipeline(&r->o, i) != place) continue;
         predict(p, i);
         kept[i] = p->bytes[i];
     }
@@ -146,18 +168,17 @@ static int rank_plan_stage(rank *r, ranks_plan *p, size_t stage, memopt_shard_by
 }
 
 static int plan_pipeline(rank *r, ranks_plan *p) {
-    const size_t stages = r->o.pipeline;
     memopt_shard_bytes *kept = (memopt_shard_bytes *)calloc(r->o.ranks, sizeof *kept);
-    size_t s;
+    size_t place;
     int wrong = rank_open_model(r, 0);
 
     p->data = r->e->by_tag[TAG_DATA];
     p->working = r->e->by_tag[TAG_WORKING];
-    p->stages = (pipeline_stage *)calloc(stages, sizeof *p->stages);
-    p->pipes = (pipeline_bytes *)calloc(stages, sizeof *p->pipes);
+    p->stages = (pipeline_stage *)calloc(stage_count(&r->o), sizeof *p->stages);
+    p->pipes = (pipeline_bytes *)calloc(r->o.pipeline, sizeof *p->pipes);
     if (!wrong && (!kept || !p->stages || !p->pipes)) wrong = said(r->e, "The stages", MEMOPT_ERR_MEMORY);
     wrong = wrong || rank_plan_pipeline(r, p->stages, p->pipes);
-    for (s = 0; !wrong && s < stages; ++s) wrong = rank_plan_stage(r, p, s, kept);
+    for (place = 0; !wrong && place < r->o.pipeline; ++place) wrong = rank_plan_place(r, p, place, kept);
     if (!wrong) memcpy(p->bytes, kept, r->o.ranks * sizeof *kept);
     free(kept);
     return wrong;
@@ -172,50 +193,46 @@ static int rank_push_slots(rank *r) { /* ids and targets of each micro-batch of 
     return !r->slots || !r->inputs;
 }
 
-static memopt_comm *rank_link(const rank *r, int kind, size_t first) { /* between stages first and first + 1 */
-    return r->comms[kind + (int)(first % 2)];
+/* Between places first and first + 1; behind the last one comes the first. */
+static memopt_comm *rank_link(const rank *r, size_t first, int is_gradients) {
+    if (first + 1 == r->o.pipeline) return r->comms[is_gradients ? LINK_BACK_AROUND : LINK_ON_AROUND];
+    return r->comms[(is_gradients ? LINK_BACK : LINK_ON) + (int)(first % 2)];
 }
 
 static pipeline_links rank_links(const rank *r) {
-    const size_t stage = stage_of_rank(&r->o, r->number), last = r->o.pipeline - 1;
+    const size_t place = place_in_pipeline(&r->o, r->number), last = r->o.pipeline - 1, before = place ? place - 1 : last;
     pipeline_links l;
 
     memset(&l, 0, sizeof l);
-    if (stage) l.in[PIPELINE_ACTIVATIONS] = rank_link(r, LINK_ON, stage - 1);
-    if (stage) l.out[PIPELINE_GRADIENTS] = rank_link(r, LINK_BACK, stage - 1);
-    if (stage < last) l.out[PIPELINE_ACTIVATIONS] = rank_link(r, LINK_ON, stage);
-    if (stage < last) l.in[PIPELINE_GRADIENTS] = rank_link(r, LINK_BACK, stage);
-    if (!stage) l.in[PIPELINE_TIED] = r->comms[LINK_TIED];
-    if (stage == last) l.out[PIPELINE_TIED] = r->comms[LINK_TIED];
+    l.in[PIPELINE_ACTIVATIONS] = rank_link(r, before, 0);
+    l.out[PIPELINE_ACTIVATIONS] = rank_link(r, place, 0);
+    l.in[PIPELINE_GRADIENTS] = rank_link(r, place, 1);
+    l.out[PIPELINE_GRADIENTS] = rank_link(r, before, 1);
+    if (!place) l.in[PIPELINE_TIED] = r->comms[LINK_TIED];
+    if (place == last) l.out[PIPELINE_TIED] = r->comms[LINK_TIED];
     return l;
-}
-
-static int rank_take_own_stage(rank *r, const ranks_plan *p) {
-    const pipeline_stage *s = &p->stages[stage_of_rank(&r->o, r->number)];
-
-    rank_take_stage(r, s->first, s->count);
-    return 0;
 }
 
 /* Behind the shard: a copy of tied tokens, and what the pipeline works in. */
 static int rank_open_pipeline(rank *r, const ranks_plan *p) {
-    const size_t stage = stage_of_rank(&r->o, r->number), bytes = p->pipes[stage].pipeline;
+    const size_t place = place_in_pipeline(&r->o, r->number), bytes = p->pipes[place].pipeline;
     const pipeline_desc d = rank_describe_pipeline(r);
     const pipeline_links links = rank_links(r);
     model *m = &r->e->m;
-    transformer_part *tokens = stage ? &r->tokens : &m->embedding;
+    transformer_part *tokens = place ? &r->tokens : &m->embedding;
     void *memory;
 
-    if (!stage) rank_place(r, &m->embedding);
-    if (p->pipes[stage].tokens) {
+    r->stages = p->stages;
+    if (!place) rank_place(r, &m->embedding);
+    if (p->pipes[place].tokens) {
         r->tokens = m->embedding;
-        r->tokens.weights = push(r->e, p->pipes[stage].tokens, TAG_PARAMETERS);
+        r->tokens.weights = push(r->e, p->pipes[place].tokens, TAG_PARAMETERS);
         m->head.tied = &r->tokens;
         if (!r->tokens.weights) return 1;
     }
     memory = push(r->e, bytes, TAG_KEPT);
     if (!memory) return 1;
-    return said(r->e, "The pipeline", pipeline_open(&d, p->stages, stage, &links, tokens, memory, bytes, &r->pipe));
+    return said(r->e, "The pipeline", pipeline_open(&d, p->stages, place, &links, tokens, memory, bytes, &r->pipe));
 }
 
 static int rank_pipe_said(rank *r, const char *what, memopt_status s) {
@@ -234,6 +251,7 @@ static int rank_pipe_units(rank *r, size_t step) {
     size_t k, unit;
     memopt_status s;
 
+    if (rank_said(r, "A round", memopt_shard_next_unit(r->shard, &unit))) return 1;
     for (k = 0; k < micro_batches(&r->o); ++k) {
         int32_t *ids = r->slots + 2 * k * n;
 

@@ -114,10 +114,10 @@ static size_t planned_arena(const options *o, const memopt_ops *ops, const besid
 /* ---- one step ---- */
 #define HELD_IMAGES ((uint64_t)1 << 40) /* no training gets that far */
 
-static void mark_documents(engine *e, const data *d) { /* of the batch that is there */
+static void mark_documents(engine *e, const data *d, const int32_t *ids) { /* of a batch */
     transformer *t = &e->m.shape;
     t->starts = e->starts; /* before there is a batch it is planned as whole sequences, the longest documents */
-    t->documents = data_documents(d, (const int32_t *)e->input, t->batch, t->length, e->starts, e->positions);
+    t->documents = data_documents(d, ids, t->batch, t->length, e->starts, e->positions);
 }
 /* number: of a batch, of those that are trained on, or of those that are not. */
 static int load_batch(engine *e, const options *o, data *d, uint64_t number, int held_back) {
@@ -125,7 +125,7 @@ static int load_batch(engine *e, const options *o, data *d, uint64_t number, int
     int32_t *const ids = (int32_t *)e->input; char *const message = e->message; const size_t n = sizeof e->message;
     const uint64_t first = number * t->batch;
     if (!m->vit && load_tokens(o, d, number, held_back, t->batch, ids, e->targets, message, n)) return 1;
-    if (m->documents) mark_documents(e, d);
+    if (m->documents) mark_documents(e, d, ids);
     if (!m->vit) return 0;
     while (side * side < o->context) ++side;
     data_images(o->seed, first + (held_back ? HELD_IMAGES : 0), t->batch, side, PATCH_SIDE, e->pixels, e->targets);

@@ -194,6 +194,7 @@ typedef struct shard_case {
     int device; /* 1: one that copies late; 2: at once; 3, 4: the same, and it steps */
     int slow, in_place, promises; size_t buffers; /* what lies on the slow tier; promises: steps_inside */
     size_t together; /* ranks that compute a unit; 0: one */
+    int interleaved; size_t lag; /* groups 3 and 2 are so many rounds before 1 and 0 */
     size_t shares; /* 0; or ranks of so many, each with other tensors of the model: `others` */
     uint64_t fail; size_t fail_rank; /* call number of that rank that fails; 0: none */
 } shard_case;
@@ -356,7 +357,7 @@ static memopt_shard_desc shard_desc(const shard_case *c) {
     memopt_shard_desc d;
     memset(&d, 0, sizeof d);
     d.slow = c->slow; d.tile = 16384; d.tile_buffers = c->buffers; d.steps_inside = c->promises;
-    d.stage = c->stage; d.tensors = shard_model; d.tensor_count = SHARD_TENSORS; d.units = c->units; d.unit_ranks = c->together; d.gradients = c->gradients;
+    d.stage = c->stage; d.tensors = shard_model; d.tensor_count = SHARD_TENSORS; d.units = c->units; d.unit_ranks = c->together; d.interleaved = c->interleaved; d.gradients = c->gradients;
     d.optim = shard_optim(c); d.bucket_bytes = c->bucket;
     if (c->walks == 1) { d.uses = shard_walk; d.use_count = 13; }
     if (c->walks == 2) { d.uses = shard_large_first; d.use_count = 8; }
@@ -378,6 +379,30 @@ static memopt_status shard_unit(const shard_case *c, memopt_shard *x, size_t uni
         }
         if (back && !s && ++backwards[g] == 1 + twice) s = memopt_shard_reduce(x, g);
     }
+    return s;
+}
+/* Backwards of two groups, from the first: as of a stage among several. */
+static memopt_status shard_stage(const shard_case *c, memopt_shard *x, size_t unit, size_t step, size_t first) {
+    memopt_status s = MEMOPT_OK; size_t g, t;
+    for (g = first; !s && g + 2 > first; --g) {
+        s = memopt_shard_backward(x, g);
+        for (t = 0; !s && t < SHARD_TENSORS; ++t)
+            if (shard_model[t].group == g) shard_gradient(c, t, unit, step, memopt_shard_weights(x, t), memopt_shard_gradients(x, t), 0);
+        if (!s) s = memopt_shard_reduce(x, g);
+        if (!g) break;
+    }
+    return s;
+}
+static memopt_status shard_rounds_of_groups(const shard_case *c, memopt_shard *x, size_t step) {
+    const size_t all = c->ranks * c->sets, rounds = c->units / all; memopt_status s; size_t unit, first, turn;
+    s = memopt_shard_next_unit(x, &first);
+    for (turn = 0; !s && turn < rounds + c->lag; ++turn) {
+        if (turn < rounds) s = shard_stage(c, x, first + turn * all, step, 3);
+        if (!s && turn + 1 == rounds + c->lag) CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_ERR_STATE); /* of some the last round is missing */
+        if (!s && turn >= c->lag) s = shard_stage(c, x, first + (turn - c->lag) * all, step, 1);
+    }
+    if (!s) s = memopt_shard_next_unit(x, &unit);
+    if (!s) CHECK(unit == MEMOPT_SHARD_DONE && memopt_shard_backward(x, 0) == MEMOPT_ERR_STATE);
     return s;
 }
 static memopt_status shard_train(const shard_world *w, memopt_shard *x) {
@@ -408,7 +433,8 @@ static memopt_status shard_train(const shard_world *w, memopt_shard *x) {
         const memopt_store_stats was = memopt_store_get_stats(x->desc.store);
         memset(&run, 0, sizeof run);
         run.step = step; run.groups = rates; run.group_count = 2; run.fused = c->inside; run.gradient_factor = shard_factor(c, 0);
-        for (;; ++round) {
+        if (c->interleaved) { s = shard_rounds_of_groups(c, x, step); round = rounds; }
+        for (; !c->interleaved; ++round) {
             if (c->inside && round + 1 == rounds) s = memopt_shard_step_inside(x, &run);
             if (!s) s = memopt_shard_next_unit(x, &unit);
             if (s || unit == MEMOPT_SHARD_DONE) break;
@@ -480,7 +506,7 @@ static int shard_tags_right(const memopt_ledger *l, const memopt_shard_bytes *b)
         && memopt_ledger_usage(l, MEMOPT_TAG_GRADIENTS).now == b->gradients + b->sums && memopt_ledger_usage(l, MEMOPT_TAG_OPTIMIZER).now == b->states + b->tiles + b->scratch + b->object
         && memopt_ledger_usage(l, MEMOPT_TAG_COMMUNICATION).now == b->buckets + b->staging;
 }
-enum { SHARD_TOLD = 16, SHARD_FIRST = 144 }; /* bytes that each rank tells all others when weights are shared; rank 0 before that */
+enum { SHARD_TOLD = 16, SHARD_FIRST = 152 }; /* bytes that each rank tells all others when weights are shared; rank 0 before that */
 static int shard_holds(const memopt_shard *x) {
     size_t t, held = 0;
     for (t = 0; t < SHARD_TENSORS; ++t) held += x->parts[t].held;
@@ -659,6 +685,17 @@ static void shard_same_for_any_ranks(void) { /* 3 does not divide 8; 9 are more 
         for (r = 0; r < 5; ++r) for (c.stage = 0; c.stage < 4; ++c.stage) { c.ranks = ranks[r]; shard_check(&c, &whole); }
         shard_free_whole(&whole);
     }
+}
+static void shard_interleaved(void) { /* stages of a rank, each with a round of its own */
+    static const size_t shapes[5][2] = { { 1, 1 }, { 2, 1 }, { 4, 1 }, { 2, 2 }, { 1, 3 } }; shard_case c = shard_usual(); shard_whole whole; size_t i;
+    c.ranks = 1; c.units = 12; c.clips = 1;
+    shard_reference(&c, &whole);
+    c.interleaved = 1;
+    for (i = 0; i < 5; ++i) for (c.stage = 0; c.stage < 2; ++c.stage) for (c.lag = 0; c.lag < 13; c.lag = c.lag < 2 ? c.lag + 1 : c.lag + 10) {
+        c.ranks = shapes[i][0]; c.sets = shapes[i][1]; c.bucket = i % 2 ? 300000 : 2 * c.ranks * 256 * 4 * 50;
+        shard_check(&c, &whole);
+    }
+    shard_free_whole(&whole);
 }
 static void shard_small_buckets(void) { /* many calls between a gather's begin and its end; bytes with a tied group */
     shard_case c = shard_usual(); shard_whole whole; memopt_shard_desc d; memopt_shard_bytes b; size_t size[SHARD_GROUPS], g, t;
@@ -1141,7 +1178,7 @@ static void shard_simulated(void) {
 /* One rank was made otherwise: every rank is told so, and by which field. */
 static const char *const shard_odd_names[] = { "stage", "units", "gradients", "steps_inside", "bucket_bytes", "tensors", "tensors", "uses", "kind", "state", "weights", "extra",
     "type of the sums", "first_moment", "block", "min_quantized", "seed",
-    "muon", "tensors", "tensors", "unit_ranks" };
+    "muon", "tensors", "tensors", "unit_ranks", "interleaved" };
 static const memopt_shard_use shard_odd_walk[8] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 3, 1 }, { 3, 1 }, { 2, 1 }, { 1, 1 }, { 0, 1 } }; /* the fourth: backward */
 typedef struct shard_odd { const shard_case *c; memopt_ranks *rows[SHARD_MOST], *columns[SHARD_MOST]; size_t field, rank; } shard_odd;
 static void shard_odd_desc(memopt_shard_desc *d, memopt_shard_tensor *listed, size_t field) {
@@ -1167,7 +1204,8 @@ static void shard_odd_desc(memopt_shard_desc *d, memopt_shard_tensor *listed, si
     case 17: d->optim.muon = memopt_muon_products(MEMOPT_TYPE_F32); break;
     case 18: listed[5].adamw = 1; d->tensors = listed; break;
     case 19: listed[5].absent = 1; d->tensors = listed; break;
-    default: d->unit_ranks = 2; d->units /= 2;
+    case 20: d->unit_ranks = 2; d->units /= 2; break;
+    default: d->interleaved = 1;
     }
 }
 static void shard_odd_rank(void *task, size_t index, int worker) {
@@ -1177,6 +1215,7 @@ static void shard_odd_rank(void *task, size_t index, int worker) {
     memset(&cd, 0, sizeof cd);
     if (w->field == 13) d.optim.kind = MEMOPT_OPTIM_RMSPROP;
     if (w->field > 16) { d.optim.kind = MEMOPT_OPTIM_MUON; d.optim.muon = memopt_muon_products(MEMOPT_TYPE_BF16); }
+    if (w->field == 21) d.stage = 1;
     if (index == w->rank) shard_odd_desc(&d, listed, w->field);
     cd.transport = memopt_ranks_transport(w->rows[set], rank);
     CHECK(memopt_comm_create(&cd, &d.comm) == MEMOPT_OK);
@@ -1269,6 +1308,11 @@ static void shard_plan_refuses(void) {
 #if SIZE_MAX > 0xffffffffu
     SHARD_REFUSES(x.unit_ranks = SIZE_MAX, MEMOPT_ERR_ARGUMENT, "shard: unit_ranks 18446744073709551615, must be a power of two that divides the ranks, of which there are 1");
 #endif
+    SHARD_REFUSES((x.stage = 1, x.interleaved = 2), MEMOPT_ERR_ARGUMENT, "shard: interleaved 2, must be 0 or 1");
+    SHARD_REFUSES((x.stage = 2, x.interleaved = 1), MEMOPT_ERR_ARGUMENT, "shard: stage 2, interleaved, at most 1");
+    SHARD_REFUSES((x.stage = 1, x.interleaved = x.steps_inside = 1), MEMOPT_ERR_ARGUMENT, "shard: interleaved is 1, beside a device or steps_inside");
+    SHARD_REFUSES((x.stage = 1, x.interleaved = 1, x.units = 3, x.rank_count = 2), MEMOPT_ERR_ARGUMENT, "shard: units 3, interleaved, a multiple of all ranks, 2");
+    SHARD_REFUSES((x.stage = 1, x.interleaved = 1, x.units = 8, x.rank_count = 2, x.replica_count = 3), MEMOPT_ERR_ARGUMENT, "shard: units 8, interleaved, a multiple of all ranks, 6");
     SHARD_REFUSES((x.rank_count = 2, x.unit_ranks = 2, x.gradients = MEMOPT_TYPE_BF16), MEMOPT_ERR_ARGUMENT, "shard: gradients must be F32 where several ranks compute a unit together");
     SHARD_REFUSES((x.rank_count = 2, x.unit_ranks = 2, x.units = SIZE_MAX / 2 + 1), MEMOPT_ERR_OVERFLOW, "shard: units are so many that those of all ranks do not fit size_t");
     SHARD_REFUSES(x.use_count = 1, MEMOPT_ERR_ARGUMENT, "shard: uses is NULL");
@@ -1303,6 +1347,7 @@ static void shard_plan_refuses(void) {
     SHARD_REFUSES(x.device = &device, MEMOPT_ERR_ARGUMENT, "shard: device lacks a function");
     device = shard_device_table(NULL);
     SHARD_REFUSES((x.device = &device, x.replica_count = 2), MEMOPT_ERR_ARGUMENT, "shard: replica_count 2, beside a device, at most 1");
+    SHARD_REFUSES((x.device = &device, x.stage = 1, x.interleaved = 1), MEMOPT_ERR_ARGUMENT, "shard: interleaved is 1, beside a device or steps_inside");
     SHARD_REFUSES((x.device = &device, x.stage = 1, x.rank_count = 2, x.unit_ranks = 2), MEMOPT_ERR_ARGUMENT, "shard: unit_ranks 2, beside a device, at most 1");
     SHARD_REFUSES((x.device = &device, x.stage = 0, x.rank_count = 2), MEMOPT_ERR_ARGUMENT, "shard: stage 0, of several ranks, beside a device, must be 1");
     SHARD_REFUSES((x.device = &device, x.stage = 3, x.slow = 5), MEMOPT_ERR_ARGUMENT, "shard: slow has weights: those of a device do not come from a store");
@@ -1527,7 +1572,22 @@ static void shard_refuses(void) {
     SHARD_SAYS(memopt_shard_backward(x, 0), MEMOPT_ERR_STATE, "shard: group 0, has been reduced after its last backward, by the uses number 2");
     CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == MEMOPT_SHARD_DONE);
     memopt_shard_close(x);
-    d.stage = 3;
+    d.uses = NULL; d.use_count = 0; d.units = 2; d.interleaved = 1; run.fused = 1; /* a round of a group is over when its next one begins */
+    CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == 0);
+    CHECK(memopt_shard_backward(x, 0) == MEMOPT_OK && memopt_shard_reduce(x, 0) == MEMOPT_OK);
+    SHARD_SAYS(memopt_shard_reduce(x, 0), MEMOPT_ERR_STATE, "shard: group 0, has been reduced in this round already");
+    CHECK(memopt_shard_backward(x, 0) == MEMOPT_OK && memopt_shard_reduce(x, 0) == MEMOPT_OK);
+    SHARD_SAYS(memopt_shard_backward(x, 0), MEMOPT_ERR_STATE, "shard: group 0, has been reduced after its last backward, by the uses number 1");
+    CHECK(memopt_shard_reduce(x, 1) == MEMOPT_OK);
+    SHARD_SAYS(memopt_shard_next_unit(x, &unit), MEMOPT_ERR_STATE, "shard: group 1, has not been reduced in this round");
+    SHARD_SAYS(memopt_shard_step_inside(x, &run), MEMOPT_ERR_STATE, "shard: the next round is not the last");
+    CHECK(memopt_shard_backward(x, 1) == MEMOPT_OK && memopt_shard_reduce(x, 1) == MEMOPT_OK);
+    SHARD_SAYS(memopt_shard_step_inside(x, &run), MEMOPT_ERR_STATE, "shard: the next round is not the last");
+    CHECK(memopt_shard_cancel(x) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == 0); /* from the first */
+    for (g = 0; g < 4; ++g) CHECK(memopt_shard_backward(x, g % 2) == MEMOPT_OK && memopt_shard_reduce(x, g % 2) == MEMOPT_OK);
+    CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == MEMOPT_SHARD_DONE);
+    memopt_shard_close(x);
+    d.stage = 3; d.interleaved = 0;
     d.uses = three; d.use_count = 6; d.units = 1; d.tensors = threes; /* the window has room for two */
     CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK);
     for (g = 0; g < 3; ++g) CHECK(memopt_shard_forward(x, g) == MEMOPT_OK);
@@ -1726,7 +1786,8 @@ static void shard_slow_refuses(void) {
     memset(&machine, 0, sizeof machine); machine.comm.bandwidth = 1; machine.uses = uses;
     x = right; REFUSES(x.error, (void)0, memopt_shard_simulate(&x, &machine, &seconds), MEMOPT_ERR_ARGUMENT, "shard: slow is not 0: a simulation has no tier");
     x = right; x.slow = 0; REFUSES(x.error, x.device = &device, memopt_shard_simulate(&x, &machine, &seconds), MEMOPT_ERR_ARGUMENT, "shard: device is not NULL: a simulation has none");
-    x = right; REFUSES(x.error, (x.slow = 0, x.steps_inside = 1), memopt_shard_simulate(&x, &machine, &seconds), MEMOPT_ERR_ARGUMENT, "shard: steps_inside is 1: a simulation steps at the end"); }
+    x = right; REFUSES(x.error, (x.slow = 0, x.steps_inside = 1), memopt_shard_simulate(&x, &machine, &seconds), MEMOPT_ERR_ARGUMENT, "shard: steps_inside is 1: a simulation steps at the end");
+      x = right; REFUSES(x.error, (x.slow = 0, x.stage = 1, x.interleaved = 1), memopt_shard_simulate(&x, &machine, &seconds), MEMOPT_ERR_ARGUMENT, "shard: interleaved is 1: a simulation goes round by round"); }
     CHECK(memopt_shard_plan(&right, &b) == MEMOPT_OK && b.grain == 1024 && b.slow_tiles <= 64 && b.slow_tiles > 4 && memopt_shard_tiles(&right, tiles) == MEMOPT_OK);
     shard_disk_make(&disk, &right, 0, 0); shard_disk_make(&other, &right, 0, 1);
     x = right; REFUSES(x.error, (void)0, memopt_shard_open(&x, NULL, &out), MEMOPT_ERR_ARGUMENT, "shard: store is NULL");
@@ -1844,7 +1905,7 @@ void test_shard(void) {
     RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_slow_tile_bytes); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_absent_alone); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_device_memory); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
 #if defined(MEMOPT_I_POOL)
     RUN(shard_same_for_any_ranks);
-    RUN(shard_shares); RUN(shard_together); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_steps); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_tape_jumps); RUN(shard_odd_one); RUN(shard_cancelled);
+    RUN(shard_shares); RUN(shard_together); RUN(shard_interleaved); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_steps); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_tape_jumps); RUN(shard_odd_one); RUN(shard_cancelled);
 #else
     RUN(shard_no_threads);
 #endif

@@ -137,23 +137,21 @@ static int options_parts_wrong(const options *o, char *message, size_t capacity)
 static int options_pipeline_wrong(const options *o, char *message, size_t capacity) {
     const size_t passes = o->ranks / (o->tensor * o->pipeline);
 
-    REFUSE(o->pipeline * o->chunks > 2 * o->layers + 2, "--pipeline %zu: --layers %zu are not so many stages%s.", o->pipeline,
-           o->layers, o->chunks > 1 ? ", --chunks for each rank" : "");
+    REFUSE(o->pipeline * o->chunks > 2 * o->layers + 2, "--pipeline %zu with --chunks %zu: --layers %zu make at most %zu "
+           "stages; take fewer.", o->pipeline, o->chunks, o->layers, 2 * o->layers + 2);
     REFUSE(o->units % passes, "--units %zu: each of the %zu passes takes as many; take a multiple.", o->units, passes);
     REFUSE(o->chunks > 1 && o->units / passes % o->pipeline, "--chunks take units in turns of --pipeline %zu: give --units "
            "as a multiple of %zu.", o->pipeline, passes * o->pipeline);
     REFUSE(o->stage > 1, "--stage %zu brings and cuts layers for one unit after the other, and a --pipeline has several "
            "under way: take --stage 1 or 0.", o->stage);
-    REFUSE(is_vit(o) || o->sample || o->validate || o->documents || o->fuse_step || o->offload
-               || o->keep == KEEP_BUDGET,
-           "--%s is not there with --pipeline: leave one of them out.",
-           is_vit(o)      ? "model vit"
-           : o->sample    ? "sample"
-           : o->validate  ? "validate"
-           : o->documents ? "documents"
-           : o->fuse_step ? "fuse-step"
-           : o->offload   ? "offload"
-                          : "keep budget");
+    REFUSE(is_vit(o), "--pipeline is for networks of text: leave it out, and --model vit is trained by --ranks.");
+    REFUSE(o->sample, "--sample needs all layers on a rank: --save this run, and --sample from it with --resume and "
+           "--ranks 1.");
+    REFUSE(o->fuse_step, "--fuse-step steps weights that other units of a --pipeline still need: leave it out.");
+    REFUSE(o->offload, "--offload brings layers for one unit after the other, and a --pipeline has several under way: "
+           "take more --pipeline ranks, or --keep overhead:33.");
+    REFUSE(o->keep == KEEP_BUDGET, "--keep budget is not dealt to the stages of a --pipeline: take --keep overhead:33 or "
+           "every:1.");
     return 0;
 }
 
@@ -179,6 +177,7 @@ static int options_ranks_wrong(const options *o, uint64_t given, char *message, 
     REFUSE(o->ranks / (o->tensor * o->pipeline) % o->replicas,
            "--replicas %zu sets of as many of --ranks %zu each: take numbers that divide.", o->replicas,
            o->ranks / (o->tensor * o->pipeline));
+    REFUSE(o->chunks > 1 && o->pipeline == 1, "--chunks are of a --pipeline: give that as well, or leave it out.");
     if (o->pipeline > 1 && options_pipeline_wrong(o, message, capacity)) return 1;
     if (o->parts && options_parts_wrong(o, message, capacity)) return 1;
     REFUSE((o->offload & OFFLOAD_ACTIVATIONS) && (o->keep == KEEP_ARENA || o->keep == KEEP_EVERY),
@@ -263,12 +262,14 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
     REFUSE(o->id_file && o->ranks <= o->rank,
            "--id-file: rank %zu of --ranks %zu; they count from 0, and --ranks says how many there are.", o->rank,
            o->ranks);
-    REFUSE(!o->ranks && (GIVEN(ON_STAGE) || GIVEN(ON_UNITS) || GIVEN(ON_REPLICAS) || o->pipeline > 1 || o->parts),
+    REFUSE(!o->ranks && (GIVEN(ON_STAGE) || GIVEN(ON_UNITS) || GIVEN(ON_REPLICAS) || o->pipeline > 1 || o->chunks > 1
+               || o->parts),
            "--%s is one of --ranks: give that as well, or leave it out.",
            GIVEN(ON_STAGE)      ? "stage"
            : GIVEN(ON_UNITS)    ? "units"
            : GIVEN(ON_REPLICAS) ? "replicas"
            : GIVEN(ON_PIPELINE) ? "pipeline"
+           : GIVEN(ON_CHUNKS)   ? "chunks"
            : GIVEN(ON_TENSOR)   ? "tensor"
                                 : "parts");
     REFUSE(o->save_every && !o->save, "--save-every says when, and --save where: give --save DIR as well.");

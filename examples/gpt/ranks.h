@@ -433,7 +433,7 @@ static int plan_ranks(ranks_plan *p, outcome *out) {
 #ifndef PARTS_DEVICE_H
 static uint64_t rank_pass_sent(const rank *r);
 static double *rank_losses(const rank *r, size_t number);
-static int rank_load(rank *r, uint64_t number); /* a batch, to the engine's places */
+static int rank_load(rank *r, uint64_t number, int held_back); /* a batch, to the engine's places */
 #include "ranks_pipeline.h"
 #else /* a card has all layers */
 static memopt_status rank_pipe_call(rank_layer *l, const memopt_tape_call *call) { (void)l; (void)call; return MEMOPT_OK; }
@@ -442,6 +442,7 @@ static int plan_pipeline(rank *r, ranks_plan *p) { (void)r; (void)p; return 0; }
 static int rank_open_pipeline(rank *r, const ranks_plan *p) { (void)r; (void)p; return 0; }
 static void rank_take_own_stages(rank *r, const ranks_plan *p) { (void)r; (void)p; }
 static int rank_pipe_units(rank *r, size_t step) { (void)r; (void)step; return 0; }
+static int rank_pipe_evaluate(rank *r, size_t first, size_t batches) { (void)r; (void)first; (void)batches; return 0; }
 static int rank_share_tokens(rank *r) { (void)r; return 0; }
 #endif
 
@@ -701,19 +702,21 @@ static void rank_measure(rank *r, traffic counted, uint64_t steps) {
     own->planned.calls -= r->skipped * (r->tensors[d.tensor_count - 1].group + 1);
 }
 
-/* The mean loss of what is held back, as validate() of one process: each rank looks at a batch, and all add them up. */
+/* The mean loss of what is held back, as validate() of one process: each pass looks at a batch, or at as many as are in
+   its pipeline, and all add them up. */
 static int rank_validate(rank *r) {
-    const size_t batches = data_held_batches(&r->d, r->o.batch, r->o.context);
-    double sum = 0, loss = 0;
+    const size_t batches = data_held_batches(&r->d, r->o.batch, r->o.context), passes = pass_count(&r->o);
+    const size_t at_once = r->pipe ? r->o.units : passes;
+    double sum = 0;
     size_t i, k;
 
-    for (i = 0; i < batches; i += pass_count(&r->o)) {
+    for (i = 0; i < batches; i += at_once) {
         const size_t own = least(i + pass_of(&r->o, r->number), batches - 1); /* beyond the last: all use the same weights together */
 
-        if (rank_evaluate(r, own, &loss)) return 1;
-        r->losses[r->number] = loss * (double)r->o.units;
-        if (rank_gather(r, "The loss", r->losses, sizeof *r->losses)) return 1;
-        for (k = 0; k < pass_count(&r->o) && i + k < batches; ++k) sum += r->losses[rank_of_loss(&r->o, k)];
+        if (r->pipe ? rank_pipe_evaluate(r, i, batches) : rank_evaluate(r, own, rank_losses(r, r->number))) return 1;
+        if (rank_gather(r, "The loss", r->losses, (r->rounds + 1) * sizeof *r->losses)) return 1;
+        for (k = 0; k < at_once && i + k < batches; ++k)
+            sum += rank_losses(r, rank_of_loss(&r->o, k % passes))[k / passes] * (double)r->o.units;
     }
     if (r->out) r->out->held_steps = (uint32_t)r->o.validate;
     if (r->out) r->out->held[r->out->held_count++] = (float)(sum / (double)batches);

@@ -138,7 +138,9 @@ static uint64_t rank_tape_sends(const rank *r, const memopt_tape *tape, size_t f
     return bytes;
 }
 
-static int rank_load(rank *r, uint64_t number) { return load_batch(r->e, &r->o, &r->d, number, 0); }
+static int rank_load(rank *r, uint64_t number, int held_back) {
+    return load_batch(r->e, &r->o, &r->d, number, held_back);
+}
 
 static int rank_open_arena(rank *r, size_t capacity) {
     return open_arena(r->e, capacity) || push_batch(r->e) || push_ahead(r->e);

@@ -68,10 +68,12 @@ static size_t slot_elements(const rank *r) { return (transformer_rows(&r->e->m.s
 /* Before a stage's backward: what its groups have sent of the unit before has left, and is written again. */
 static memopt_status rank_before(void *user, const pipeline_action *a) {
     rank *r = (rank *)user;
+    const int32_t *ids = r->slots + 2 * a->micro_batch * slot_elements(r);
     memopt_status s = MEMOPT_OK;
     size_t i;
 
-    r->e->m.head.targets = r->slots + (2 * a->micro_batch + 1) * slot_elements(r);
+    r->e->m.head.targets = ids + slot_elements(r);
+    if (r->e->m.documents) mark_documents(r->e, &r->d, ids);
     for (i = 0; a->is_backward && !s && i < r->e->segment_count; ++i)
         if (is_in_stages(&r->stages[a->stage], 1, 1, i)) s = memopt_shard_backward(r->shard, r->layers[i].group);
     if (s) r->e->error = memopt_shard_error(r->shard);
@@ -118,6 +120,7 @@ static pipeline_desc rank_describe_pipeline(rank *r) {
     d.tape.budget = 0; /* by --keep overhead, which else is none */
     d.tied = m->shape.untied ? NULL : &m->shape;
     d.stride = pass_count(&r->o);
+    d.evaluates = r->o.validate > 0;
     d.resident_fn = rank_resident;
     d.before_fn = rank_before;
     d.after_fn = rank_behind;
@@ -244,23 +247,38 @@ static int rank_share_tokens(rank *r) {
     return r->pipe && rank_pipe_said(r, "The tokens", pipeline_share_tokens(r->pipe));
 }
 
-/* All units of a step that are this pass's. */
-static int rank_pipe_units(rank *r, size_t step) {
-    const size_t pass = pass_of(&r->o, r->number), n = slot_elements(r), rows = transformer_rows(&r->e->m.shape);
-    const uint64_t first = (uint64_t)step * r->o.units + pass, before = rank_pass_sent(r);
-    size_t k, unit;
-    memopt_status s;
+/* This pass's batches, from number `first` of all passes on. Of those that are held back the last one stands for those
+   beyond it. */
+static int rank_load_slots(rank *r, uint64_t first, uint64_t last, int held_back) {
+    const size_t n = slot_elements(r), rows = transformer_rows(&r->e->m.shape), passes = pass_count(&r->o);
+    size_t k;
 
-    if (rank_said(r, "A round", memopt_shard_next_unit(r->shard, &unit))) return 1;
     for (k = 0; k < micro_batches(&r->o); ++k) {
+        const uint64_t number = first + pass_of(&r->o, r->number) + k * passes;
         int32_t *ids = r->slots + 2 * k * n;
 
-        if (rank_load(r, first + k * pass_count(&r->o))) return 1;
+        if (rank_load(r, number < last ? number : last, held_back)) return 1;
         memcpy(ids, r->e->input, rows * sizeof *ids);
         memcpy(ids + n, r->e->targets, rows * sizeof *ids);
         r->inputs[k] = ids;
     }
-    s = pipeline_step(r->pipe, r->inputs, first);
+    return 0;
+}
+
+static int rank_pipe_evaluate(rank *r, size_t first, size_t batches) { /* as many as a step has */
+    return rank_load_slots(r, first, batches - 1, 1)
+        || rank_pipe_said(r, "An evaluation", pipeline_evaluate(r->pipe, r->inputs));
+}
+
+/* All units of a step that are this pass's. */
+static int rank_pipe_units(rank *r, size_t step) {
+    const uint64_t first = (uint64_t)step * r->o.units, before = rank_pass_sent(r);
+    size_t unit;
+    memopt_status s;
+
+    if (rank_said(r, "A round", memopt_shard_next_unit(r->shard, &unit))) return 1;
+    if (rank_load_slots(r, first, UINT64_MAX, 0)) return 1;
+    s = pipeline_step(r->pipe, r->inputs, first + pass_of(&r->o, r->number));
     if (rank_pipe_said(r, "A pass", s)) return 1;
     r->pass_sent += rank_pass_sent(r) - before;
     return rank_said(r, "A round", memopt_shard_next_unit(r->shard, &unit)); /* there is none */

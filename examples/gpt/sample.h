@@ -47,7 +47,7 @@ static int sample(engine *e, const options *o, data *d, int tells) {
     for (i = 0; !wrong && tells && i < have; ++i) sample_tell(o, ids[i]);
     for (n = 0; !wrong && n < o->sample; ++n) {
         for (i = have; i < t; ++i) ids[i] = 0; /* behind the last one: nobody looks there */
-        if (m->documents) mark_documents(e, d);
+        if (m->documents) mark_documents(e, d, ids);
         m->head.first_row = have - 1;
         wrong = said(e, "A forward", memopt_tape_evaluate(e->tape, ids, unused))
              || said(e, "A draw", memopt_random_uniform(&u, 1, o->seed, UINT64_C(1) << 62, n, NULL));

@@ -19,6 +19,7 @@
                 `accumulate` one process adds the head's onto the embedding's of the micro-batch before, which would be
                 a wait of all ranks for each other: refused. Up to `tied_slots` of them are under way; with few the
                 last rank waits. pipeline_share_tokens() follows the optimizer.
+   Evaluations  pipeline_evaluate() sends micro-batches through forwards alone, in the same memory, for a validation.
    Links        Communicators of two ranks, of yours, one for each direction: the sender is rank 0 of it, the receiver
                 rank 1, as a message is a broadcast. On one for both directions, or for all ranks, calls would have an
                 order that both ends know only from this schedule. They are `unchecked`: a call that is compared begins
@@ -455,6 +456,7 @@ typedef struct pipeline_desc { /* zero it, then set what you need; the same on a
     memopt_tape_desc  tape;            /* of each stage: rule, every, overhead, codec, seed, verify, host; no budget */
     uint64_t          stride;          /* from the number of a micro-batch to the next; 0 = 1 */
     const transformer *tied;           /* NULL: nothing is tied; else the shape whose head has the tokens as weights */
+    int               evaluates;       /* 1: memory for pipeline_evaluate(), too */
     size_t            tied_slots;      /* at most MEMOPT_COMM_CALLS. 0 = as many as the last rank never waits for, where
                                           all actions take the same time */
     /* NULL, or what lies on a rank for some segments beside the pipeline: weights, gradients, states. By dry runs */
@@ -745,6 +747,7 @@ static inline memopt_status pipeline_measure(const pipeline_planner *p, size_t f
     memopt_tape_destroy(tape);
     known->held = pipeline_up(stats.held);
     known->work = pipeline_up(stats.peak - stats.held);
+    if (d->evaluates) known->work = pipeline_most(known->work, pipeline_up(stats.evaluate_peak));
     known->is_known = 1;
     return MEMOPT_OK;
 }
@@ -1180,6 +1183,28 @@ static inline memopt_status pipeline_backward(pipeline *x, const pipeline_action
                          pipeline_tied_bytes(&x->desc, x->desc.tied->gradient_type));
 }
 
+/* Its output lies in what a pass would hold, until it has been sent. */
+static inline memopt_status pipeline_evaluate_one(pipeline *x, const pipeline_action *a, const void *const *inputs) {
+    const pipeline_chunk *c = &x->chunks[a->stage / x->desc.shape.ranks];
+    pipeline_slot *slot = &c->slots[a->micro_batch % c->stage.under_way];
+    const void *input = a->stage ? slot->input : inputs[a->micro_batch];
+    void *output = c->stage.output ? slot->held : NULL;
+    memopt_status status = MEMOPT_OK;
+
+    if (a->stage) status = pipeline_receive(x, PIPELINE_ACTIVATIONS, slot->input, c->stage.input);
+    if (!status) status = pipeline_make_room(x, a, PIPELINE_ACTIVATIONS, PIPELINE_SENDS);
+    if (!status) status = pipeline_wait(x, PIPELINE_ACTIVATIONS, slot->sent);
+    if (!status) status = pipeline_before(x, a);
+    if (status) return status;
+    status = memopt_tape_evaluate(slot->tape, input, output);
+    if (status) return pipeline_fail_tape(x, c, slot->tape, status);
+    if (x->desc.after_fn) status = x->desc.after_fn(x->desc.user, a);
+    if (status) return pipeline_fail(x, a, NULL, status);
+    if (output) status = pipeline_send(x, PIPELINE_ACTIVATIONS, output, c->stage.output);
+    slot->sent = x->sent[PIPELINE_ACTIVATIONS];
+    return status;
+}
+
 /* All calls of this rank and its neighbours fail from here on; memory of calls that were begun is its own again. */
 static inline void pipeline_give_up(pipeline *x) {
     size_t kind, k, i;
@@ -1197,6 +1222,28 @@ static inline void pipeline_give_up(pipeline *x) {
         for (i = 0; i < x->chunks[k].stage.under_way; ++i) (void)memopt_tape_cancel(x->chunks[k].slots[i].tape);
 }
 
+static inline memopt_status pipeline_begin(pipeline *x, const void *const *inputs) {
+    size_t i, k;
+
+    if (!x) return MEMOPT_ERR_ARGUMENT;
+    if (x->is_broken) return MEMOPT_ERR_STATE;
+    for (i = 0; !x->rank && i < x->desc.shape.micro_batches; ++i)
+        if (!inputs || !inputs[i]) return pipeline_refuse(&x->error, MEMOPT_ERR_ARGUMENT, "inputs", "is NULL");
+    memset(x->sent, 0, sizeof x->sent);
+    memset(x->waited, 0, sizeof x->waited);
+    for (k = 0; k < pipeline_chunks(&x->desc.shape); ++k)
+        for (i = 0; i < x->chunks[k].stage.under_way; ++i) x->chunks[k].slots[i].sent = 0;
+    return MEMOPT_OK;
+}
+
+static inline memopt_status pipeline_end(pipeline *x, memopt_status status) {
+    int kind;
+
+    for (kind = 0; kind < PIPELINE_LINK_KINDS && !status; ++kind) status = pipeline_wait(x, kind, x->sent[kind]);
+    if (status) pipeline_give_up(x);
+    return status;
+}
+
 /**
  * A step: all micro-batches through this rank's stages, forward and backward.
  *
@@ -1207,23 +1254,31 @@ static inline void pipeline_give_up(pipeline *x) {
  *          `place` is "rank". ERR_ARGUMENT (no inputs), ERR_STATE (it has failed before): nothing has begun
  */
 static inline memopt_status pipeline_step(pipeline *x, const void *const *inputs, uint64_t number) {
-    const size_t count = x ? pipeline_count(&x->desc.shape) : 0;
-    memopt_status status = MEMOPT_OK;
+    memopt_status status = pipeline_begin(x, inputs);
     size_t i;
-    int kind;
 
-    if (!x) return MEMOPT_ERR_ARGUMENT;
-    if (x->is_broken) return MEMOPT_ERR_STATE;
-    for (i = 0; !x->rank && i < x->desc.shape.micro_batches; ++i)
-        if (!inputs || !inputs[i]) return pipeline_refuse(&x->error, MEMOPT_ERR_ARGUMENT, "inputs", "is NULL");
-    memset(x->sent, 0, sizeof x->sent);
-    memset(x->waited, 0, sizeof x->waited);
-    for (i = 0; i < count && !status; ++i)
+    if (status) return status;
+    for (i = 0; i < pipeline_count(&x->desc.shape) && !status; ++i)
         status = x->actions[i].is_backward ? pipeline_backward(x, &x->actions[i])
                                            : pipeline_forward(x, &x->actions[i], inputs, number);
-    for (kind = 0; kind < PIPELINE_LINK_KINDS && !status; ++kind) status = pipeline_wait(x, kind, x->sent[kind]);
-    if (status) pipeline_give_up(x);
-    return status;
+    return pipeline_end(x, status);
+}
+
+/** Forwards alone, as memopt_tape_evaluate(): before_fn and after_fn are called around each, and a head's loss is there
+    after that of the last stage. inputs as of a step, and what it returns; ERR_STATE also without desc.evaluates. */
+static inline memopt_status pipeline_evaluate(pipeline *x, const void *const *inputs) {
+    memopt_status status = pipeline_begin(x, inputs);
+    size_t i;
+
+    if (status) return status;
+    if (!x->desc.evaluates)
+        return pipeline_refuse(&x->error, MEMOPT_ERR_STATE, "evaluates", "is 0: there is no memory for it");
+    for (i = 0; i < pipeline_count(&x->desc.shape) / 2 && !status; ++i) {
+        const pipeline_action a = pipeline_nth(&x->desc.shape, x->rank, i, 0);
+
+        status = pipeline_evaluate_one(x, &a, inputs);
+    }
+    return pipeline_end(x, status);
 }
 
 /** When the optimizer has stepped the tokens of the first rank: the last one gets them. Others, and where nothing is

@@ -287,7 +287,7 @@ mpi() { # examples/adapters/mpi.h with 1 to 8 processes: bytes, ranks that disag
     # shellcheck disable=SC2086
     build/train_gpt --ranks 1 --stage 0 $wide >"$work/said" 2>&1 || { cat "$work/said"; fail "one rank, 4 parts"; }
     hash=$(grep -o 'weights [0-9a-f]*$' "$work/said") || fail "no hash"
-    for grid in "4 --tensor 2" "4 --tensor 4 --stage 1" "4 --tensor 2 --replicas 2" "2 --pipeline 2" "4 --pipeline 2 --tensor 2 --stage 0"; do
+    for grid in "4 --tensor 2" "4 --tensor 4 --stage 1" "4 --tensor 2 --replicas 2" "2 --pipeline 2" "4 --pipeline 2 --tensor 2 --stage 0" "4 --pipeline 2 --chunks 2" "4 --pipeline 2 --chunks 3 --tensor 2"; do
         # shellcheck disable=SC2086
         timeout 100 mpirun $more -n ${grid%% *} build/train_gpt_mpi ${grid#* } $wide >"$work/said" 2>&1 && grep -q "$hash" "$work/said" && grep -q 'held as planned' "$work/said" ||
             { cat "$work/said"; fail "train_gpt_mpi -n $grid: other weights, or not as planned"; }

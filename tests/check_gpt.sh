@@ -107,7 +107,7 @@ ranks_family() { # common switches, and then "ranks stage more" a line on stdin:
     while read -r ranks stage more; do
         # shellcheck disable=SC2086
         gpt $1 $data --ranks $ranks --stage $stage $more --json "$work/run.json" >"$work/said" 2>&1 || fail "$1 --ranks $ranks --stage $stage $more: $(cat "$work/said")"
-        got=$(grep -E '"(losses|weights_hash)"' "$work/run.json")
+        got=$(grep -E '"(losses|held_back_losses|weights_hash)"' "$work/run.json")
         [ -n "$got" ] || fail "no losses or hash with $1 --ranks $ranks --stage $stage $more"
         first=${first:-$got}
         [ "$got" = "$first" ] || fail "other bits with $1 --ranks $ranks --stage $stage $more"
@@ -644,7 +644,15 @@ grids() { # a model cut by layers, by width and by data: one hash for all grids 
 4 1 --pipeline 4
 4 1 --pipeline 2
 8 0 --pipeline 8
+2 1 --pipeline 2 --chunks 4
+4 0 --pipeline 2 --chunks 3 --keep every:1
+8 1 --pipeline 4 --chunks 2
+4 1 --pipeline 2 --chunks 2 --replicas 2
+END
+    ranks_family "$deep --dropout 0.1 --clip 0.5 --units 6" <<END
+1 0
 6 1 --pipeline 3 --replicas 2
+3 1 --pipeline 3 --chunks 2
 END
     for kind in "--weights bf16 --optimizer adamw8 --keep overhead:40" "--weights split --optimizer lion16 --model llama --width 64 --heads 32"; do
         ranks_family "$deep --parts 8 $kind --dropout 0.1 --clip 0.5" <<END
@@ -653,9 +661,31 @@ END
 8 1 --pipeline 4 --tensor 2
 8 0 --pipeline 2 --tensor 4
 8 1 --pipeline 2 --tensor 2
+4 1 --pipeline 2 --chunks 2 --tensor 2
+8 0 --pipeline 4 --chunks 2 --tensor 2
 8 2 --tensor 8
 END
     done
+    # what is held back, in a pipeline that it does not fill and in one that has more batches than there are; documents
+    for kind in "--validate 2" "--validate 3 --model llama --documents --width 64 --batch 5 --parts 2"; do
+        ranks_family "$deep --steps 4 --dropout 0.1 $kind" <<END
+1 3
+2 1 --pipeline 2 --keep every:1
+4 0 --pipeline 2 --chunks 2
+8 1 --pipeline 4 --chunks 2 --threads 2
+END
+    done
+    # the work of ranks, and how long they wait by it: no less than the busiest rank makes them
+    bubble=
+    for chunks in 1 3; do
+        # shellcheck disable=SC2086
+        gpt $deep --layers 8 --ranks 2 --pipeline 2 --chunks $chunks --dry-run --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+        awk '/"pipeline_waiting"/ { gsub(/[",:]/, ""); waits = $2 } /"work"/ { gsub(/[",:]/, ""); sum += $2; ++n; if ($2 > most) most = $2 }
+             END { exit !(n == 2 && sum > 1.999 && sum < 2.001 && waits >= 1 - 1 / most - 0.001 && waits < 1) }' "$work/run.json" || fail "$(cat "$work/run.json")"
+        bubble="$bubble $(field pipeline_waiting)"
+        grep -q 'of layers each, 8 units; by their work they wait' "$work/said" || fail "$(cat "$work/said")"
+    done
+    echo "$bubble" | awk '{ exit !($2 < $1) }' || fail "chunks wait as long: $bubble"
     sums=1
     ranks_family "$deep --optimizer lamb --skip-outliers 5 --steps 4" <<END
 1 1
@@ -669,7 +699,7 @@ END
     step=0 run="$work/grid" more=
     common="--layers 2 --width 32 --heads 8 --context 16 --batch 1 --units 4 --parts 4 --dropout 0.1 --optimizer adamw8 --weights bf16 --clip 0.5"
     # shellcheck disable=SC2086
-    gpt $common --ranks 1 --steps 5 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    gpt $common --ranks 1 --steps 7 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
     want=$(field weights_hash)
     while read -r line; do
         step=$((step + 1))
@@ -679,17 +709,24 @@ END
     done <<END
 --ranks 4 --pipeline 2 --tensor 2
 --ranks 2 --tensor 1 --stage 2
+--ranks 4 --pipeline 2 --chunks 2 --tensor 2
 --ranks 4 --pipeline 4
+--ranks 2 --pipeline 2 --chunks 3
 --ranks 8 --tensor 4 --pipeline 2 --stage 0
 --ranks 1 --threads 2
 END
-    [ "$step" = 5 ] && [ "$(field weights_hash)" = "$want" ] || fail "other weights on other grids"
-    echo "resumed on five grids to the same bits"
+    [ "$step" = 7 ] && [ "$(field weights_hash)" = "$want" ] || fail "other weights on other grids"
+    echo "resumed on seven grids to the same bits"
     refused 2 "divide" --ranks 3 --pipeline 2
     refused 2 "stages" --ranks 64 --pipeline 64 --layers 2
     refused 2 "multiple" --ranks 4 --pipeline 2 --units 3
     refused 2 "stage 1 or 0" --ranks 2 --pipeline 2 --stage 3
-    refused 2 "validate" --ranks 2 --pipeline 2 --validate 5
+    refused 2 "at most 10 stages" --ranks 4 --pipeline 4 --chunks 3
+    refused 2 "a multiple of 4" --ranks 4 --pipeline 2 --chunks 2 --units 6
+    refused 2 "of a --pipeline" --ranks 4 --chunks 2
+    refused 2 "is one of --ranks" --chunks 2
+    refused 2 "--resume" --ranks 2 --pipeline 2 --sample 5
+    refused 2 "vit" --ranks 2 --pipeline 2 --model vit
     refused 2 "budget" --ranks 2 --pipeline 2 --keep budget:60M
     refused 2 "offload" --ranks 2 --pipeline 2 --offload states
     refused 2 "fuse-step" --ranks 2 --pipeline 2 --fuse-step

@@ -26,6 +26,7 @@ typedef struct rank_report { /* plain values: ranks send them to each other */
     uint64_t predicted[HELD + 1], measured[HELD + 1]; /* bytes of the arena by tag, when all of it is highest; that */
     traffic  planned, counted; /* of weights and gradients, in all steps; of LAMB, LARS, Adafactor with their sums */
     traffic  others;           /* norms and losses: counted only */
+    double work;               /* in a pipeline: multiply-adds, of the mean of its ranks */
     uint64_t pass_planned, pass_counted; /* bytes that ranks of a pass send each other in passes */
     uint64_t slow_room, slow_planned[2], slow_counted[2]; /* bytes of the stores; that all steps read and write */
     uint64_t slow_memory;      /* that stores in files take beside the arena */
@@ -85,6 +86,8 @@ typedef struct ranks_plan {
     uint64_t     sends;         /* bytes that a pass sends within itself */
     struct pipeline_stage *stages; /* of a pipeline: what each has; what each of its ranks takes */
     struct pipeline_bytes *pipes;
+    double      *costs;         /* of each stage's forward, then of each one's backward */
+    double       waiting;       /* share of a step in which ranks of a pipeline wait, by these */
     size_t       tokens;        /* of a copy of tied tokens */
     size_t       data, working; /* of the arena, before the shard */
     rank_report *reports;
@@ -918,6 +921,10 @@ static int ranks_wrong(const rank *ranks, size_t count, outcome *out) {
 }
 #endif
 
+static void ranks_plan_free(ranks_plan *p) {
+    free(p->reports); free(p->bytes); free(p->stages); free(p->pipes); free(p->costs);
+}
+
 /* ---- what is told ---- */
 #include "ranks_report.h" /* ranks_tell(), ranks_json_write(), largest_rank() */
 
@@ -956,7 +963,7 @@ static int ranks_main(const options *asked, outcome *out) {
         if (wrong)
             fprintf(stderr, "train_gpt: %s could not be written: is its folder there, and is there room?\n", o.json);
     }
-    free(p.reports); free(p.bytes); free(p.stages); free(p.pipes);
+    ranks_plan_free(&p);
     return wrong;
 }
 #endif

@@ -511,7 +511,8 @@ static size_t planned_rank(const options *asked, work *w) {
     p.tell_fn = tell_work;
     p.user = w;
     if (out && !ranks_plan_and_run(&dry, &p, &o, out)) peak = largest_rank(&p, 0);
-    free(p.reports); free(p.bytes); free(p.stages); free(p.pipes); free(out);
+    ranks_plan_free(&p);
+    free(out);
     return peak;
 }
 
@@ -525,7 +526,7 @@ static int rank_alone(const options *asked, outcome *out, char **strip) {
     p.user = strip;
     wrong = ranks_plan_and_run(asked, &p, &o, out);
     if (!wrong && !o.dry_run) out->measured_peak = process_highest();
-    free(p.reports); free(p.bytes); free(p.stages); free(p.pipes);
+    ranks_plan_free(&p);
     return wrong;
 }
 #endif

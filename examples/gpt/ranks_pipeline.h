@@ -136,30 +136,70 @@ static int rank_plan_pipeline(rank *r, pipeline_stage *stages, pipeline_bytes *b
     return said(r->e, "The plan of the pipeline", pipeline_plan(&d, stages, bytes));
 }
 
-/* Bytes that a stage sends to others of its pass, of a unit: to other stages, and by width. */
-static int rank_stage_sends(rank *r, const pipeline_stage *s, uint64_t *bytes) {
+/* Of a unit: the bytes that a stage sends to others of its pass, to other stages and by width; and its work. */
+static int rank_plan_stage(rank *r, ranks_plan *p, size_t stage) {
+    const pipeline_stage *s = &p->stages[stage];
     const transformer *t = &r->e->m.shape;
     const pipeline_desc d = rank_describe_pipeline(r);
     memopt_tape_desc desc = pipeline_tape_desc(&d, s);
+    double *forward = &p->costs[stage], *backward = &p->costs[stage_count(&r->o) + stage];
     memopt_tape *tape = NULL;
+    size_t i;
 
-    *bytes += s->output + s->input_grad;
-    if (s->first + s->count == d.count && !t->untied) *bytes += pipeline_tied_bytes_of(t, t->gradient_type);
+    p->sends += s->output + s->input_grad;
+    if (s->first + s->count == d.count && !t->untied) p->sends += pipeline_tied_bytes_of(t, t->gradient_type);
     if (said(r->e, "The plan of the activations", memopt_tape_create(&desc, &tape))) return 1;
-    *bytes += rank_tape_sends(r, tape, s->first);
+    p->sends += rank_tape_sends(r, tape, s->first);
+    for (i = s->first; i < s->first + s->count; ++i) *forward += d.segments[i].forward_cost;
+    *backward = memopt_tape_get_stats(tape).cost - *forward; /* with what it makes again */
     memopt_tape_destroy(tape);
     return 0;
 }
 
+/* Each rank's work, of the mean. */
+static void rank_compare_work(const options *o, ranks_plan *p) {
+    double all = 0;
+    size_t i, k;
+
+    for (i = 0; i < 2 * stage_count(o); ++i) all += p->costs[i];
+    for (i = 0; i < o->ranks; ++i)
+        for (p->reports[i].work = 0, k = 0; k < 2 * o->chunks; ++k)
+            p->reports[i].work += p->costs[place_in_pipeline(o, i) + k * o->pipeline] / all * (double)o->pipeline;
+}
+
+/* How long ranks wait for each other, where time is as the work is. */
+static int rank_plan_waiting(rank *r, ranks_plan *p) {
+    const pipeline_desc d = rank_describe_pipeline(r);
+    const size_t stages = stage_count(&r->o), count = pipeline_count(&d.shape);
+    pipeline_action *actions = (pipeline_action *)calloc(r->o.pipeline * count, sizeof *actions);
+    pipeline_schedule s;
+    pipeline_course course;
+    size_t i;
+    int wrong = !actions && said(r->e, "The schedule", MEMOPT_ERR_MEMORY);
+
+    memset(&s, 0, sizeof s);
+    memset(&course, 0, sizeof course);
+    s.shape = d.shape;
+    s.actions = actions;
+    s.sends = PIPELINE_SENDS;
+    s.tied_slots = p->stages[stages - 1].tied_slots;
+    s.forward_seconds = p->costs;
+    s.backward_seconds = p->costs + stages;
+    for (i = 0; !wrong && i < r->o.pipeline; ++i) pipeline_list(&d.shape, i, actions + i * count);
+    wrong = wrong || said(r->e, "The schedule", pipeline_simulate(&s, NULL, &course, &r->e->error));
+    p->waiting = course.waiting;
+    free(actions);
+    return wrong;
+}
+
 /* What the ranks at a place of the pipeline take; the shards of all others are planned, too, and not looked at. */
 static int rank_plan_place(rank *r, ranks_plan *p, size_t place, memopt_shard_bytes *kept) {
-    const pipeline_stage *own = &p->stages[place];
     size_t i, largest;
 
-    rank_take_stages(r, own, r->o.chunks, r->o.pipeline);
+    rank_take_stages(r, p->stages + place, r->o.chunks, r->o.pipeline);
     if (plan_shards(r, p, &largest)) return 1;
     for (p->sends = i = 0; i < r->o.chunks; ++i)
-        if (rank_stage_sends(r, &own[i * r->o.pipeline], &p->sends)) return 1;
+        if (rank_plan_stage(r, p, i * r->o.pipeline + place)) return 1;
     p->tape = p->pipes[place].pipeline;
     p->tokens = p->pipes[place].tokens;
     for (i = 0; i < r->o.ranks; ++i) {
@@ -179,9 +219,12 @@ static int plan_pipeline(rank *r, ranks_plan *p) {
     p->working = r->e->by_tag[TAG_WORKING];
     p->stages = (pipeline_stage *)calloc(stage_count(&r->o), sizeof *p->stages);
     p->pipes = (pipeline_bytes *)calloc(r->o.pipeline, sizeof *p->pipes);
-    if (!wrong && (!kept || !p->stages || !p->pipes)) wrong = said(r->e, "The stages", MEMOPT_ERR_MEMORY);
+    p->costs = (double *)calloc(2 * stage_count(&r->o), sizeof *p->costs);
+    if (!wrong && (!kept || !p->stages || !p->pipes || !p->costs)) wrong = said(r->e, "The stages", MEMOPT_ERR_MEMORY);
     wrong = wrong || rank_plan_pipeline(r, p->stages, p->pipes);
     for (place = 0; !wrong && place < r->o.pipeline; ++place) wrong = rank_plan_place(r, p, place, kept);
+    wrong = wrong || rank_plan_waiting(r, p);
+    if (!wrong) rank_compare_work(&r->o, p);
     if (!wrong) memcpy(p->bytes, kept, r->o.ranks * sizeof *kept);
     free(kept);
     return wrong;

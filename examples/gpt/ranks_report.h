@@ -66,6 +66,7 @@ static void tell_pass(const ranks_plan *p, size_t number) {
     printf("%5zu pass %zu: sends %.3f MB a step to those who share it", number, pass_of(p->o, number),
            (double)x->pass_planned / steps);
     if (!p->o->dry_run) printf("; measured %.3f", (double)x->pass_counted / steps);
+    if (p->o->pipeline > 1) printf("; %.2f of the mean work", x->work);
     putchar('\n');
 }
 
@@ -89,6 +90,9 @@ static void ranks_tell(const ranks_plan *p, const outcome *out) {
     for (i = 0; i < o->ranks; ++i) tell_rank(p, i);
     for (i = 0; i < o->ranks && o->offload; ++i) tell_offload(p, i);
     for (i = 0; i < o->ranks && pass_ranks(o) > 1; ++i) tell_pass(p, i);
+    if (o->pipeline > 1)
+        printf("pipeline: %zu ranks with %zu run%s of layers each, %zu units; by their work they wait %.1f %% of a step\n",
+               o->pipeline, o->chunks, o->chunks > 1 ? "s" : "", o->units / pass_count(o), 100 * p->waiting);
     if (o->dry_run) return;
     printf("%s; norms and losses are in what was sent, not in the plan\n",
            as_planned(p) ? "held as planned, to the byte" : "NOT held as planned");
@@ -122,6 +126,7 @@ static void json_rank(FILE *f, const ranks_plan *p, size_t number) {
         fputs(",\n      ", f);
         json_held(f, "measured_bytes", x->measured);
     }
+    if (p->o->pipeline > 1) fprintf(f, ",\n      \"work\": %.4f", x->work);
     json_traffic(f, "predicted_traffic", x->planned);
     if (pass_ranks(p->o) > 1) fprintf(f, ",\n      \"predicted_pass_sent\": %llu", (unsigned long long)x->pass_planned);
     if (pass_ranks(p->o) > 1 && !p->o->dry_run) fprintf(f, ", \"pass_sent\": %llu", (unsigned long long)x->pass_counted);
@@ -157,6 +162,8 @@ static void ranks_json_put(FILE *f, const void *what) {
     json_count(f, "units", o->units);
     json_count(f, "replicas", o->replicas);
     json_count(f, "pipeline", o->pipeline);
+    json_count(f, "chunks", o->chunks);
+    if (o->pipeline > 1) json_known(f, "pipeline_waiting", told->p->waiting);
     json_count(f, "tensor", o->tensor);
     json_count(f, "parts", o->parts);
     json_count(f, "predicted_peak_bytes", largest_rank(told->p, 0)); /* of a rank */

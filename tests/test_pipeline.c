@@ -354,12 +354,12 @@ typedef struct pipe_model { /* of one rank */
     memopt_optim_tensor tensors[PIPE_TENSORS]; memopt_tape_layer layers[PIPE_SEGMENTS]; memopt_segment segments[PIPE_SEGMENTS];
     size_t micro_batch, calls; const struct pipe_world *world; double losses[PIPE_MICRO]; size_t last; /* the last stage */
 } pipe_model;
-typedef struct pipe_result { double losses[PIPE_STEPS][PIPE_MICRO]; float gradients[PIPE_STEPS][PIPE_ELEMENTS], weights[PIPE_ELEMENTS]; size_t elements; } pipe_result;
+typedef struct pipe_result { double losses[PIPE_STEPS][PIPE_MICRO], held[PIPE_STEPS][PIPE_MICRO]; /* held: of evaluations after the step */ float gradients[PIPE_STEPS][PIPE_ELEMENTS], weights[PIPE_ELEMENTS]; size_t elements; } pipe_result;
 typedef struct pipe_world {
     pipe_case of; pipeline_shape shape; memopt_schedule_rule rule; size_t tied_slots;
     memopt_ranks *links[PIPELINE_LINK_KINDS][4], *all; /* by sender */
     pipe_result result; memopt_status status[4]; memopt_error why[4]; pipeline_course course;
-    size_t fails, fails_at; int stuck, other_plan; /* rank `fails`, at its fails_at-th action: an error, or it sleeps */
+    size_t fails, fails_at; int stuck, other_plan, evaluates; /* rank `fails`, at its fails_at-th action: an error, or it sleeps */
 } pipe_world;
 static float pipe_noise(uint64_t seed) { return (float)(test_random(&seed) >> 40) / 16777216.0f - 0.5f; }
 static int32_t pipe_id(size_t step, size_t micro_batch, size_t row) { uint64_t seed = (step * 100 + micro_batch) * 100 + row; return (int32_t)test_below(&seed, 37); }
@@ -446,6 +446,11 @@ static void pipe_alone(const pipe_case *of, pipe_result *r) {
         for (i = 0; i < x.tensor_count; ++i)
             memcpy(r->gradients[step] + ((float *)m.tensors[i].weights - (const float *)m.embedding.weights), m.tensors[i].gradients, m.tensors[i].count * sizeof(float));
         CHECK(pipe_optimize(optim, step) == MEMOPT_OK);
+        for (i = 0; i < of->micro_batches; ++i) {
+            pipe_targets(&m, ids, targets, step, i);
+            CHECK(memopt_tape_evaluate(tape, ids, NULL) == MEMOPT_OK);
+            r->held[step][i] = m.head.loss;
+        }
     }
     memcpy(r->weights, m.embedding.weights, x.count * sizeof(float));
     r->elements = x.count;
@@ -474,8 +479,8 @@ static void pipe_sleep(void) {
 }
 static memopt_status pipe_before(void *user, const pipeline_action *a) {
     pipe_model *m = (pipe_model *)user; const size_t rank = a->stage % m->world->shape.ranks;
-    m->micro_batch = a->micro_batch;
-    if (a->is_backward) { m->t.accumulate = !m->of.adds && a->micro_batch; m->head.targets = pipe_goals[rank][a->micro_batch]; }
+    m->micro_batch = a->micro_batch; m->head.targets = pipe_goals[rank][a->micro_batch];
+    if (a->is_backward) m->t.accumulate = !m->of.adds && a->micro_batch;
     if (rank != m->world->fails || ++m->calls != m->world->fails_at) return MEMOPT_OK;
     if (!m->world->stuck) return MEMOPT_ERR_DEVICE;
     pipe_sleep();
@@ -483,7 +488,7 @@ static memopt_status pipe_before(void *user, const pipeline_action *a) {
 }
 static memopt_status pipe_after(void *user, const pipeline_action *a) {
     pipe_model *m = (pipe_model *)user;
-    if (a->is_backward && a->stage == m->last) m->losses[a->micro_batch] = m->head.loss;
+    if (a->stage == m->last) m->losses[a->micro_batch] = m->head.loss;
     return MEMOPT_OK;
 }
 typedef struct pipe_rank { /* what a rank opens */
@@ -503,7 +508,7 @@ static memopt_status pipe_open(pipe_world *w, pipe_rank *r, size_t rank, pipelin
     r->m.world = w; r->m.last = pipeline_stages(&w->shape) - 1;
     memset(d, 0, sizeof *d); memset(&ad, 0, sizeof ad);
     d->shape = w->shape; d->layers = r->m.layers; d->segments = r->m.segments; d->count = r->m.chain.count; d->input_bytes = PIPE_ROWS * sizeof(int32_t);
-    d->tape.rule = w->rule; d->tape.overhead = 0.3; d->tape.seed = 9; d->tied = w->of.tied ? &r->m.t : NULL; d->tied_slots = w->tied_slots; d->error = &w->why[rank];
+    d->tape.rule = w->rule; d->tape.overhead = 0.3; d->tape.seed = 9; d->tied = w->of.tied ? &r->m.t : NULL; d->tied_slots = w->tied_slots; d->evaluates = w->evaluates; d->error = &w->why[rank];
     d->resident_fn = pipe_resident_of; d->before_fn = pipe_before; d->after_fn = pipe_after; d->user = &r->m;
     if (w->other_plan && rank == 1) d->tape.rule = MEMOPT_SCHEDULE_NONE;
     for (kind = 0; kind < PIPELINE_LINK_KINDS && ranks > 1; ++kind) {
@@ -546,9 +551,12 @@ static void pipe_run(void *task, size_t rank, int worker) {
             CHECK(pipe_optimize(r->optim[k], step) == MEMOPT_OK);
         }
         if (!s) s = pipeline_share_tokens(r->p);
+        if (!s && !w->evaluates) CHECK(pipeline_evaluate(r->p, inputs) == MEMOPT_ERR_STATE && test_error_says(pipeline_error(r->p), MEMOPT_ERR_STATE, "pipeline: evaluates is 0: there is no memory for it"));
+        if (!s && w->evaluates) s = pipeline_evaluate(r->p, rank ? NULL : inputs);
+        if (!s && w->evaluates && rank + 1 == ranks) memcpy(w->result.held[step], r->m.losses, sizeof r->m.losses);
     }
     for (k = 0; k < pipeline_chunks(&w->shape) && !s; ++k) memcpy(w->result.weights + r->x[k].first, r->m.tensors[r->x[k].first_tensor].weights, r->x[k].count * sizeof(float));
-    if (s && r->p) { w->why[rank] = pipeline_error(r->p); CHECK(pipeline_step(r->p, inputs, 0) == MEMOPT_ERR_STATE && pipeline_share_tokens(r->p) == MEMOPT_ERR_STATE); }
+    if (s && r->p) { w->why[rank] = pipeline_error(r->p); CHECK(pipeline_step(r->p, inputs, 0) == MEMOPT_ERR_STATE && pipeline_evaluate(r->p, inputs) == MEMOPT_ERR_STATE && pipeline_share_tokens(r->p) == MEMOPT_ERR_STATE); }
     w->status[rank] = s;
     CHECK(memopt_arena_get_stats(r->arena).peak == r->bytes[rank].total && memopt_ledger_total(r->ledger).peak == r->bytes[rank].total);
     pipeline_close(r->p);
@@ -584,11 +592,12 @@ static void pipeline_has_the_bits_of_one(void) {
             of.micro_batches = shapes[k][2];
             pipe_alone(&of, &alone[k]);
             memset(&w, 0, sizeof w);
-            w.of = of; w.shape.ranks = shapes[k][0]; w.shape.chunks = shapes[k][1]; w.shape.micro_batches = shapes[k][2]; w.rule = rules[at++ % 3]; w.tied_slots = mode != 3 ? 0 : shapes[k][1] > 1 ? 8 : 1 + (size_t)(n & 1); w.fails = SIZE_MAX;
+            w.of = of; w.shape.ranks = shapes[k][0]; w.shape.chunks = shapes[k][1]; w.shape.micro_batches = shapes[k][2]; w.rule = rules[at++ % 3]; w.tied_slots = mode != 3 ? 0 : shapes[k][1] > 1 ? 8 : 1 + (size_t)(n & 1); w.fails = SIZE_MAX; w.evaluates = at & 1;
             pipe_threads(&w);
             for (r = 0; r < w.shape.ranks; ++r) CHECK_AT(w.status[r] == MEMOPT_OK, (size_t)n * 10 + k);
             w.result.elements = alone[k].elements;
             CHECK_AT(!memcmp(w.result.losses, alone[k].losses, sizeof alone[k].losses), (size_t)n * 10 + k);
+            CHECK_AT(!w.evaluates || !memcmp(w.result.held, alone[k].held, sizeof alone[k].held), (size_t)n * 10 + k);
             CHECK_AT(!memcmp(w.result.gradients, alone[k].gradients, sizeof alone[k].gradients), (size_t)n * 10 + k);
             CHECK_AT(!memcmp(w.result.weights, alone[k].weights, sizeof alone[k].weights), (size_t)n * 10 + k);
         }
@@ -603,7 +612,7 @@ static void pipeline_failures(void) {
                 size_t i;
                 if (test_is_passed_over()) continue;
                 memset(&w, 0, sizeof w);
-                w.of.tied = 1; w.of.adds = 1; w.of.micro_batches = w.shape.micro_batches = ranks; w.shape.ranks = ranks; w.rule = MEMOPT_SCHEDULE_ALL; w.fails = r; w.fails_at = at;
+                w.of.tied = 1; w.of.adds = 1; w.of.micro_batches = w.shape.micro_batches = ranks; w.shape.ranks = ranks; w.rule = MEMOPT_SCHEDULE_ALL; w.fails = r; w.fails_at = at; w.evaluates = 1;
                 if (r % 2) w.shape.chunks = 2;
                 pipe_threads(&w);
                 for (i = 0; i < ranks; ++i) {
@@ -652,7 +661,7 @@ static void pipeline_bad_openings(void) {
     CHECK(pipeline_step(p, NULL, 0) == MEMOPT_ERR_ARGUMENT && test_error_says(pipeline_error(p), MEMOPT_ERR_ARGUMENT, "pipeline: inputs is NULL"));
     CHECK(pipeline_step(p, inputs, 0) == MEMOPT_ERR_ARGUMENT && pipeline_step(NULL, inputs, 0) == MEMOPT_ERR_ARGUMENT && pipeline_share_tokens(NULL) == MEMOPT_ERR_ARGUMENT && pipeline_error(NULL).status == MEMOPT_ERR_ARGUMENT);
     inputs[2] = &w;
-    CHECK(pipeline_step(p, inputs, 0) == MEMOPT_OK && pipeline_share_tokens(p) == MEMOPT_OK); /* it can be tried again */
+    CHECK(pipeline_step(p, inputs, 0) == MEMOPT_OK && pipeline_share_tokens(p) == MEMOPT_OK && pipeline_evaluate(NULL, inputs) == MEMOPT_ERR_ARGUMENT); /* it can be tried again */
     pipeline_close(p); pipeline_close(NULL); pipeline_abort(NULL);
     CHECK(!f.live_blocks && !f.bad_frees);
     free(block);

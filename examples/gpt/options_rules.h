@@ -145,8 +145,8 @@ static int options_pipeline_wrong(const options *o, char *message, size_t capaci
     REFUSE(o->stage > 1, "--stage %zu brings and cuts layers for one unit after the other, and a --pipeline has several "
            "under way: take --stage 1 or 0.", o->stage);
     REFUSE(is_vit(o), "--pipeline is for networks of text: leave it out, and --model vit is trained by --ranks.");
-    REFUSE(o->sample, "--sample needs all layers on a rank: --save this run, and --sample from it with --resume and "
-           "--ranks 1.");
+    REFUSE(o->sample, "--sample needs all layers on a rank: --save this run, and take one more step with --resume, "
+           "--ranks 1 and --sample.");
     REFUSE(o->fuse_step, "--fuse-step steps weights that other units of a --pipeline still need: leave it out.");
     REFUSE(o->offload, "--offload brings layers for one unit after the other, and a --pipeline has several under way: "
            "take more --pipeline ranks, or --keep overhead:33.");

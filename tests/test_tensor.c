@@ -1,8 +1,8 @@
 /* test_tensor.c - examples/parts/tensor.h: a transformer cut by width among ranks, which are threads here. One rank with
    the same parts is held to the network of block.h within rounding, and every number of ranks to one rank in every bit:
-   loss, gradients, weights. */
+   loss, gradients, weights. The same of a transformer cut by length, examples/parts/ring.h. */
 #include "test.h"
-#include "examples/parts/tensor.h"
+#include "examples/parts/ring.h"
 
 enum { WIDTH_LAYERS = 2, WIDTH_BATCHES = 2, WIDTH_PARTS = 8, WIDTH_ROWS = 64, WIDTH_TENSORS = 128 };
 typedef struct width_model {
@@ -19,6 +19,8 @@ typedef struct width_model {
     double              loss[WIDTH_BATCHES + 1]; /* the last: of an evaluation */
     memopt_optim_tensor tensors[WIDTH_TENSORS];
     size_t              told[WIDTH_TENSORS];     /* times that its gradients were complete */
+    transformer_attention_fns attention;         /* cut by length */
+    int32_t             places[WIDTH_ROWS];
 } width_model;
 
 static transformer width_shape(int variant, memopt_type type) {
@@ -38,15 +40,21 @@ static void width_add(width_model *m, int is_cut) {
 
     c->elements = c->tensor_count = c->count = 0;
     if (is_cut) tensor_add_embedding(c, &m->embedding); else transformer_add_embedding(c, &m->embedding);
-    for (i = 0; i < WIDTH_LAYERS; ++i) if (is_cut) tensor_add_block(c, &m->blocks[i]); else transformer_add_block(c, &m->blocks[i]);
+    for (i = 0; i < WIDTH_LAYERS; ++i) if (is_cut && !m->cut.by_length) tensor_add_block(c, &m->blocks[i]); else transformer_add_block(c, &m->blocks[i]);
     if (is_cut) tensor_add_head(c, &m->head, &m->embedding); else transformer_add_head(c, &m->head, &m->embedding);
 }
 static void width_open(width_model *m, const transformer *shape, const transformer_cut *cut, const memopt_threads *threads, double overhead, size_t grain) {
     memopt_tape_desc d;
 
     memset(m, 0, sizeof *m); memset(&d, 0, sizeof d);
-    m->shape = *shape; m->shape.ops.threads = threads; m->shape.accumulate = !shape->done_fn; m->shape.user = m;
+    m->shape = *shape; m->shape.ops.threads = threads; m->shape.accumulate = !shape->done_fn && !shape->attention; m->shape.user = m;
     if (cut) { m->cut = *cut; m->shape.cut = &m->cut; m->shape.grain = grain; }
+    if (cut && cut->by_length) {
+        size_t i;
+
+        for (i = 0; i < WIDTH_ROWS; ++i) m->places[i] = (int32_t)(i % m->shape.length);
+        m->attention = ring_attention(cut->comm); m->shape.attention = &m->attention; m->shape.accumulate = 0; m->shape.row_positions = m->shape.rotary ? m->places : NULL;
+    }
     m->head.chunk = 32; m->head.rule.count = WIDTH_BATCHES * WIDTH_ROWS;
     m->chain.shape = &m->shape;
     width_add(m, cut != NULL);
@@ -84,7 +92,7 @@ static void width_visit(const width_model *m, const transformer *whole, width_vi
     for (part = 0; part < 2 * WIDTH_LAYERS + 2; ++part) {
         const int of = part == 0 || part == 2 * WIDTH_LAYERS + 1 ? TENSOR_ENDS : part % 2 ? TENSOR_ATTENTION : TENSOR_MLP;
         transformer_tensors_fn *of_whole = part == 0 ? transformer_embedding_tensors : of == TENSOR_ENDS ? transformer_head_tensors : of == TENSOR_MLP ? transformer_mlp_tensors : transformer_attention_tensors;
-        transformer_tensors_fn *of_here = part == 0 ? tensor_embedding_tensors : of == TENSOR_ENDS ? tensor_head_tensors : of == TENSOR_MLP ? tensor_mlp_tensors : tensor_attention_tensors;
+        transformer_tensors_fn *of_here = m->cut.by_length ? of_whole : part == 0 ? tensor_embedding_tensors : of == TENSOR_ENDS ? tensor_head_tensors : of == TENSOR_MLP ? tensor_mlp_tensors : tensor_attention_tensors;
         transformer_tensor a[TRANSFORMER_TENSORS_MAX], b[TRANSFORMER_TENSORS_MAX]; size_t na, nb;
 
         memset(a, 0, sizeof a); memset(b, 0, sizeof b);
@@ -110,7 +118,7 @@ typedef struct width_run {
     transformer shape;
     size_t parts, ranks, grain;
     double overhead;
-    int workers;
+    int workers, by_length;
     unsigned char *weights;  /* of the whole network, as block.h has it */
     float *gradients;
     double loss[WIDTH_BATCHES + 1];
@@ -160,7 +168,7 @@ static void width_rank(void *task, size_t index, int worker) {
     width_move v; test_worker_set set; memopt_threads threads = test_workers(&set, run->workers, 0);
 
     (void)worker;
-    cut.parts = run->parts; cut.rank = index; cut.rank_count = run->ranks; cut.comm = run->ranks > 1 ? comm : NULL;
+    cut.parts = run->parts; cut.rank = index; cut.rank_count = run->ranks; cut.comm = run->ranks > 1 ? comm : NULL; cut.by_length = run->by_length;
     width_open(m, &run->shape, &cut, run->workers ? &threads : NULL, run->overhead, run->grain);
     v.m = m; v.whole = run->weights; v.here = (unsigned char *)m->chain.weights; v.size = memopt_type_bytes(m->shape.weight_type); v.to_whole = 0;
     width_visit(m, &run->shape, width_move_one, &v);
@@ -196,6 +204,33 @@ static void width_begin(width_run *run, int variant, memopt_type type, size_t pa
         else { const uint16_t y = memopt_to_bf16(x); memcpy(run->weights + 2 * i, &y, 2); }
     }
 }
+/* By length: the tree of what ranks have, as the definition says. */
+static float width_tree(float *const *summands, size_t first, size_t count, size_t i) {
+    return count == 1 ? summands[first][i] : width_tree(summands, first, count / 2, i) + width_tree(summands, first + count / 2, count / 2, i);
+}
+static void width_gather_length(width_run *run) {
+    const size_t n = width_elements(&run->shape), vocabulary = 64 / run->ranks * run->shape.width; float *summands[WIDTH_PARTS]; size_t r, i; width_move v;
+
+    for (r = 0; r < run->ranks; ++r) {
+        width_model *m = run->models[r]; uint32_t bits;
+
+        summands[r] = (float *)calloc(n, 4);
+        v.m = m; v.whole = (unsigned char *)summands[r]; v.here = (unsigned char *)m->chain.gradients; v.size = 4; v.to_whole = 1; v.is_first = 1; v.differs = 0;
+        width_visit(m, &run->shape, width_move_one, &v);
+        if (!r) memcpy(run->loss, m->loss, sizeof run->loss);
+        CHECK_AT(!memcmp(run->loss, m->loss, sizeof run->loss), r);
+        CHECK_AT(m->segments[1].output_bytes == WIDTH_ROWS * m->shape.width * memopt_type_bytes(m->shape.type) / run->ranks, r);
+        run->kept = memopt_tape_get_stats(m->tape).kept;
+        for (i = 0; i < 64 * m->shape.width; ++i) { /* tokens of others, and for all but the first the final norm: -0 */
+            memcpy(&bits, summands[r] + i, 4);
+            CHECK_AT((bits == 0x80000000u) == (i / vocabulary != r), i);
+        }
+        memcpy(&bits, summands[r] + n - 64 * m->shape.width * (size_t)m->shape.untied - 1, 4);
+        CHECK_AT((bits == 0x80000000u) == (r > 0), r);
+    }
+    for (i = 0; i < n; ++i) run->gradients[i] = width_tree(summands, 0, run->ranks, i);
+    for (r = 0; r < run->ranks; ++r) free(summands[r]);
+}
 /* What all ranks have left: one network. What all of them have is the same on all. */
 static void width_gather(width_run *run) {
     width_move v; size_t r, i;
@@ -223,7 +258,8 @@ static void width_go(width_run *run) {
     t.run_fn(t.user, run->ranks, width_rank, run);
     memopt_thread_pool_destroy(pool);
     for (r = 0; r < run->ranks && !run->fail; ++r) { CHECK_AT(run->status[r] == MEMOPT_OK, r); if (run->why[r][0]) printf("%s\n", run->why[r]); }
-    if (!run->fail) width_gather(run);
+    if (!run->fail && run->by_length) width_gather_length(run);
+    else if (!run->fail) width_gather(run);
     for (r = 0; r < run->ranks; ++r) { width_close(run->models[r]); free(run->models[r]); }
     memopt_ranks_destroy(run->all);
 }
@@ -354,6 +390,118 @@ static void width_fails(void) {
     }
     width_end(&run);
 }
+/* ---- by length ---- */
+static void length_plain_take(const memopt_tape_call *call, const memopt_attention *a, void *room[2]) { (void)call; (void)a; (void)room; }
+static memopt_status length_plain_run(const memopt_tape_call *call, const memopt_ops *ops, const memopt_attention *a, void *const room[2]) {
+    (void)room;
+    return call->is_backward ? memopt_attention_backward(ops, a) : memopt_attention_forward(ops, a);
+}
+static const transformer_attention_fns length_plain = { length_plain_take, length_plain_run, 0, NULL };
+/* One rank, of 1 to 8 parts, beside block.h. */
+static void length_against_blocks(void) {
+    int variant, half; size_t parts, i, n;
+
+    for (variant = 0; variant < 4; ++variant)
+        for (half = 0; half < 2; ++half) {
+            const memopt_type type = half ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; width_run run; width_model *m = (width_model *)calloc(1, sizeof *m);
+
+            width_begin(&run, variant, type, 1, 1);
+            n = width_elements(&run.shape);
+            run.shape.attention = &length_plain;
+            width_open(m, &run.shape, NULL, NULL, 0, 0);
+            memcpy(m->chain.weights, run.weights, n * memopt_type_bytes(m->shape.weight_type));
+            CHECK(width_train(m) == MEMOPT_OK);
+            run.by_length = 1;
+            for (parts = 1; parts <= WIDTH_PARTS; parts *= 2) {
+                const double bound = half ? 3e-2 : 2e-5; double most = 0, largest = 0;
+
+                run.parts = parts;
+                width_go(&run);
+                for (i = 0; i < 3; ++i) CHECK_AT(fabs(run.loss[i] - m->loss[i]) <= (half ? 2e-3 : 1e-6), i);
+                for (i = 0; i < n; ++i) {
+                    const double want = (double)((float *)m->chain.gradients)[i], off = fabs((double)run.gradients[i] - want);
+
+                    if (off > most) most = off;
+                    if (fabs(want) > largest) largest = fabs(want);
+                }
+                CHECK_AT(most <= bound * largest, (size_t)variant * 100 + parts);
+                if (most > bound * largest) printf("variant %d, %u parts: %g of %g\n", variant, (unsigned)parts, most, largest);
+            }
+            width_close(m); free(m); width_end(&run);
+        }
+}
+static void length_same_bits(void) {
+    int variant, half, keep; size_t ranks;
+
+    for (variant = 0; variant < 4; ++variant)
+        for (half = 0; half < 2; ++half)
+            for (keep = 0; keep < 2; ++keep) {
+                const memopt_type type = half ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; width_run one; size_t n;
+
+                if (test_is_passed_over()) continue;
+                width_begin(&one, variant, type, WIDTH_PARTS, 1);
+                n = width_elements(&one.shape);
+                one.by_length = 1;
+                width_go(&one);
+                for (ranks = 2; ranks <= WIDTH_PARTS; ranks *= 2) {
+                    width_run run;
+
+                    width_begin(&run, variant, type, WIDTH_PARTS, ranks);
+                    run.by_length = 1; run.overhead = keep ? 0.6 : 0; run.grain = keep ? 256 : 0; run.workers = ranks == 4 ? 2 : 0;
+                    width_go(&run);
+                    CHECK_AT(!memcmp(run.loss, one.loss, sizeof run.loss), ranks);
+                    CHECK_AT(!memcmp(run.gradients, one.gradients, n * 4), (size_t)variant * 100 + ranks);
+                    if (!keep) CHECK_AT(run.kept - sizeof(float) == (one.kept - sizeof(float)) / ranks, ranks);
+                    width_end(&run);
+                }
+                width_end(&one);
+            }
+}
+/* Bytes that a rank sends: of planes of own rows, two of queries and two of keys a forward, twice as much a backward. */
+static void length_sends(void) {
+    size_t ranks, r, i; int variant;
+
+    for (variant = 0; variant < 2; ++variant)
+        for (ranks = 2; ranks <= WIDTH_PARTS; ranks *= 2) {
+            width_run run; const uint64_t others = ranks - 1, own = WIDTH_ROWS / ranks, plane = others * own * 32, qkv = variant ? 2 * (64 + 32) : 4 * 32;
+            const uint64_t attention = WIDTH_LAYERS * own * (qkv / ranks * others), scales = variant ? 32 : 2 * 32;
+            uint64_t gathered, handed, told = 0; transformer t; transformer_cut cut;
+
+            width_begin(&run, variant, MEMOPT_TYPE_F32, WIDTH_PARTS, ranks);
+            run.by_length = 1;
+            width_go(&run);
+            gathered = WIDTH_BATCHES * (2 * plane + others * (scales + 4 * WIDTH_ROWS)) + plane + others * 4 * WIDTH_ROWS;
+            handed = WIDTH_BATCHES * (3 * attention + 2 * plane) + attention + plane;
+            for (r = 0; r < ranks; ++r) {
+                CHECK_AT(run.stats[r].sent[MEMOPT_COMM_ALL_GATHER] == 4 * gathered, ranks);
+                CHECK_AT(run.stats[r].sent[MEMOPT_COMM_ALL_TO_ALL] == 4 * handed, ranks);
+            }
+            memset(&cut, 0, sizeof cut);
+            t = run.shape; t.cut = &cut; cut.parts = WIDTH_PARTS; cut.rank_count = ranks; cut.by_length = 1;
+            for (i = 0; i < 2 * WIDTH_LAYERS + 2; ++i)
+                told += WIDTH_BATCHES * (ring_sends(&t, i, 2 * WIDTH_LAYERS + 2, 0, 0) + ring_sends(&t, i, 2 * WIDTH_LAYERS + 2, 1, 0)) + ring_sends(&t, i, 2 * WIDTH_LAYERS + 2, 0, 1);
+            CHECK_AT(told == 4 * (gathered + handed), ranks);
+            width_end(&run);
+        }
+}
+static void length_fails(void) { /* any call of any rank */
+    width_run run; uint64_t calls = 0, n; size_t r;
+
+    width_begin(&run, 0, MEMOPT_TYPE_F32, 4, 4);
+    run.by_length = 1;
+    width_go(&run);
+    for (r = 0; r < 3; ++r) calls += run.stats[0].calls[r];
+    CHECK(calls > 20);
+    for (n = 1; n <= calls; n += TEST_CASES(3, 1)) {
+        if (test_is_passed_over()) continue;
+        run.fail = n; run.fail_rank = n % 4;
+        memset(run.why, 0, sizeof run.why);
+        width_go(&run);
+        for (r = 0; r < 4; ++r) CHECK_AT(run.status[r] != MEMOPT_OK, n);
+        CHECK_AT(strstr(run.why[run.fail_rank], "is on fire") != NULL, n);
+    }
+    width_end(&run);
+}
 #else
 static void width_no_threads(void) { SKIP("compiled without MEMOPT_PTHREADS"); }
 #endif
@@ -363,7 +511,8 @@ static void width_says(const transformer *t, const char *text) {
     width_model m; memopt_error why; char said[200];
 
     memset(&m, 0, sizeof m); memset(&why, 0, sizeof why);
-    m.shape = *t; m.chain.shape = &m.shape; m.chain.layers = m.layers; m.chain.segments = m.segments; m.chain.gradients = &m; /* not looked at */
+    m.shape = *t; if (t->cut) m.cut = *t->cut;
+    m.chain.shape = &m.shape; m.chain.layers = m.layers; m.chain.segments = m.segments; m.chain.gradients = &m; /* not looked at */
     width_add(&m, 1);
     CHECK(memopt_tape_describe(m.layers, m.segments, m.chain.count, &why) == (text ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK));
     CHECK(!text || (!memopt_error_text(&why, said, sizeof said, NULL) && strstr(said, text)));
@@ -377,7 +526,7 @@ static memopt_comm *width_one(void) { /* of one rank */
     return comm;
 }
 static void width_refuses(void) {
-    const transformer right = width_shape(0, MEMOPT_TYPE_F32); transformer t = right; transformer_cut cut;
+    const transformer right = width_shape(0, MEMOPT_TYPE_F32); transformer t = right; transformer_cut cut; const transformer_attention_fns ring = ring_attention(NULL);
 
 #define WIDTH_SAYS(change, text) do { memset(&cut, 0, sizeof cut); cut.parts = 4; cut.rank_count = 2; t = right; t.cut = &cut; change; width_says(&t, text); } while (0)
     WIDTH_SAYS((void)0, NULL);
@@ -401,10 +550,18 @@ static void width_refuses(void) {
     WIDTH_SAYS(t.padded = 84, "a part of the vocabulary is all padding");
     WIDTH_SAYS((t.batch = 1, t.length = 30), "parts do not divide the rows");
     WIDTH_SAYS(t.gradient_type = MEMOPT_TYPE_BF16, "gradients are no floats");
-    WIDTH_SAYS(t.adapter_rank = 4, "adapters, codes, mlp_chunk");
-    WIDTH_SAYS(t.mlp_chunk = 32, "adapters, codes, mlp_chunk");
+    WIDTH_SAYS(t.adapter_rank = 4, "adapters, codes and mlp_chunk are not cut");
+    WIDTH_SAYS(t.mlp_chunk = 32, "adapters, codes and mlp_chunk are not cut");
     WIDTH_SAYS(t.grain = 4096, "the grain does not divide parts of the head");
     WIDTH_SAYS(t.swiglu = t.geglu = 1, "swiglu and geglu are both set");
+    WIDTH_SAYS(t.attention = &ring, "an attention of one's own is not cut");
+    WIDTH_SAYS((cut.by_length = 1, t.attention = &ring), NULL);
+    WIDTH_SAYS((cut.by_length = 1, t.attention = &ring, t.heads = t.kv_heads = 2, t.hidden = 6), NULL); /* parts need not divide them */
+    WIDTH_SAYS(cut.by_length = 1, "no attention brings rows of ranks together");
+    WIDTH_SAYS((cut.by_length = 1, t.attention = &ring, t.rotary = 1), "rotary positions of rows are not told");
+    WIDTH_SAYS((cut.by_length = 1, t.attention = &ring, t.accumulate = 1), "what a rank has of gradients is a summand: no accumulate, no done_fn");
+    WIDTH_SAYS((cut.by_length = 1, t.attention = &ring, t.mlp_chunk = 32), "adapters, codes and mlp_chunk are not cut");
+    WIDTH_SAYS((cut.by_length = 1, t.attention = &ring, t.heads = 1), "ring: the ranks do not divide heads and kv_heads");
 }
 /* A piece of each kind, element by element: the tensor's own number of it says where it belongs. */
 static void width_copies(void) {
@@ -456,7 +613,7 @@ static void width_turns(void) {
     for (i = 0; i < PARTS * ROWS * DEPTH; ++i) planes[i] = (float)(i * 7 % 23) - 11;
     for (i = 0; i < PARTS * DEPTH * COLUMNS; ++i) weights[i] = (float)(i * 5 % 19) - 9;
     for (workers = 1; workers <= 3; workers += 2) {
-        test_worker_set set; memopt_threads threads = test_workers(&set, (int)workers, 0); transformer t = width_shape(0, MEMOPT_TYPE_F32); transformer_cut cut = { PARTS, 0, 1, NULL };
+        test_worker_set set; memopt_threads threads = test_workers(&set, (int)workers, 0); transformer t = width_shape(0, MEMOPT_TYPE_F32); transformer_cut cut = { PARTS, 0, 1, NULL, 0 };
         tensor_work x; tensor_sum s; memopt_status status[3]; unsigned char *scratch;
 
         memset(&x, 0, sizeof x); memset(&s, 0, sizeof s);
@@ -533,7 +690,7 @@ void test_tensor(void);
 void test_tensor(void) {
     RUN(width_refuses); RUN(width_copies); RUN(width_lacks); RUN(width_counts); RUN(width_turns);
 #if defined(MEMOPT_I_POOL)
-    RUN(width_against_blocks); RUN(width_same_bits); RUN(width_sends); RUN(width_in_scratch); RUN(width_fails);
+    RUN(width_against_blocks); RUN(width_same_bits); RUN(width_sends); RUN(width_in_scratch); RUN(width_fails); RUN(length_against_blocks); RUN(length_same_bits); RUN(length_sends); RUN(length_fails);
 #else
     RUN(width_no_threads);
 #endif

@@ -132,21 +132,42 @@ static inline memopt_status transformer_heads_forward(const transformer_work *w,
     return s;
 }
 
-static inline memopt_status transformer_heads_backward(const transformer_work *w, const void *qkv, float *statistics,
-                                                       void *grads) {
+typedef struct transformer_heads { /* all of them, of all rows */
+    const transformer_work *whole;
+    const void *qkv;
+    float      *statistics;
+    void       *grads; /* in place */
+} transformer_heads;
+
+static inline memopt_status transformer_heads_rows(const transformer_work *w, size_t i, size_t row, const void *args) {
+    const transformer_heads *x = (const transformer_heads *)args;
     const transformer *t = w->shape;
     memopt_status s = MEMOPT_OK;
     size_t head;
 
     for (head = 0; head < transformer_normed_heads(t) && !s; ++head) {
-        memopt_norm n = transformer_head_norm(w, head, qkv, NULL, statistics);
+        memopt_norm n = transformer_head_norm(x->whole, head, x->qkv, NULL, x->statistics);
 
-        n.grad_output = n.grad_input = transformer_at(grads, head * n.width, t->type);
-        n.grad_scale = w->gradients[head < t->heads ? TRANSFORMER_QUERY_NORM : TRANSFORMER_KEY_NORM];
+        n.rows = w->rows;
+        n.input = transformer_at(n.input, row * n.stride, t->type);
+        n.statistics = (float *)transformer_at(n.statistics, 2 * row, MEMOPT_TYPE_F32);
+        n.grad_output = n.grad_input = transformer_at(x->grads, row * n.stride + head * n.width, t->type);
+        n.grad_scale = w->gradients[head < t->heads ? i : i + 1];
         n.accumulate = transformer_accumulates(w) || (head && head != t->heads);
         s = memopt_norm_backward(&w->ops, &n);
     }
     return s;
+}
+
+static inline memopt_status transformer_heads_backward(const transformer_work *w, const void *qkv, float *statistics,
+                                                       void *grads) {
+    transformer_heads x;
+
+    x.whole = w;
+    x.qkv = qkv;
+    x.statistics = statistics;
+    x.grads = grads;
+    return transformer_sum_rows(w, TRANSFORMER_QUERY_NORM, transformer_heads_rows, &x);
 }
 
 /* Queries and keys lie side by side in a row: they are rotated as the heads of both. */
@@ -154,14 +175,14 @@ static inline memopt_rotary transformer_rotary(const transformer *t) {
     memopt_rotary r;
 
     memset(&r, 0, sizeof r);
-    r.rows = transformer_rows(t);
+    r.rows = transformer_own_rows(t);
     r.heads = t->heads + (t->kv_heads ? t->kv_heads : t->heads);
     r.width = transformer_head_width(t);
     r.stride = transformer_qkv_width(t);
     r.base = t->rotary_base;
     r.frequencies = t->rotary_frequencies;
     r.magnitude = t->rotary_magnitude;
-    r.positions = t->row_positions;
+    r.positions = t->row_positions ? t->row_positions + transformer_first_row(t) : NULL;
     r.length = t->row_positions ? 0 : t->length;
     r.type = t->type;
     return r;
@@ -172,8 +193,8 @@ static inline memopt_attention transformer_attention(const transformer *t, void 
     memopt_attention a;
 
     memset(&a, 0, sizeof a);
-    a.batch = t->batch;
-    a.length = t->length;
+    a.batch = transformer_by_length(t) ? 1 : t->batch;
+    a.length = transformer_by_length(t) ? transformer_own_rows(t) : t->length;
     a.heads = t->heads;
     a.kv_heads = t->kv_heads;
     a.width = transformer_head_width(t);
@@ -252,6 +273,7 @@ static inline memopt_status transformer_attention_backward(const memopt_tape_cal
 
     if (t->attention) t->attention->take_fn(call, &attention, room);
     transformer_take_low(&w);
+    transformer_take_levels(&w);
     w.ops = memopt_ops_in(call, &t->ops);
     s = transformer_half_backward(&w, grad_qkv, &grad); /* attended becomes its own gradient, unless it is kept: */
     if (!s) s = transformer_linear_backward(&w, TRANSFORMER_PROJECT, attended, grad, grad_attended);
@@ -329,7 +351,7 @@ static inline memopt_status transformer_down_backward(const transformer_work *w,
 
 /* Rows at a time: a multiple of 32, because sums over rows are made of groups of 32. */
 static inline size_t transformer_mlp_rows(const transformer *t) {
-    const size_t rows = transformer_rows(t);
+    const size_t rows = transformer_own_rows(t);
     const size_t chunk = t->mlp_chunk && t->mlp_chunk < rows ? (t->mlp_chunk + 31) / 32 * 32 : rows;
 
     return chunk < rows ? chunk : rows;
@@ -338,7 +360,7 @@ static inline size_t transformer_mlp_rows(const transformer *t) {
 /* On to the rows of chunk number *chunk, which is counted on; 0: there are none. A description needs the first ones
    only; without rows there is a chunk of none, whose gradients of weights are 0. */
 static inline int transformer_mlp_next(transformer_work *w, size_t *chunk) {
-    const size_t rows = transformer_rows(w->shape), most = transformer_mlp_rows(w->shape);
+    const size_t rows = transformer_own_rows(w->shape), most = transformer_mlp_rows(w->shape);
 
     w->row = *chunk * most;
     if (*chunk && (w->row >= rows || w->call->describing)) return 0;
@@ -417,6 +439,7 @@ static inline memopt_status transformer_mlp_backward(const memopt_tape_call *cal
     plane = transformer_take(&w, MEMOPT_TAPE_SCRATCH, t->width);
     statistics = transformer_take_statistics(&w);
     transformer_take_low(&w);
+    transformer_take_levels(&w);
     w.ops = memopt_ops_in(call, &t->ops);
     while (!s && transformer_mlp_next(&w, &chunk))
         s = transformer_mlp_rows_backward(&w, up, again, hidden, plane, statistics);
@@ -432,7 +455,7 @@ static inline void transformer_add_half(transformer_chain *c, transformer_part *
     const size_t first = c->elements + c->code_elements, first_adapter = c->adapter_elements;
     memopt_segment *segment = transformer_add_part(c, part, 1, tensors_fn, forward_fn, backward_fn,
                                                    transformer_bytes(t, t->width));
-    const double rows = (double)transformer_rows(t);
+    const double rows = (double)transformer_own_rows(t);
     const double products = rows * (double)(c->elements + c->code_elements - first);
     const double adapters = rows * (double)(c->adapter_elements - first_adapter);
 
@@ -447,7 +470,7 @@ static inline void transformer_add_half(transformer_chain *c, transformer_part *
 static inline void transformer_add_block(transformer_chain *c, transformer_block *block) {
     const transformer *t = c->shape;
     const size_t seen = t->window && t->window < t->length ? t->window : t->length;
-    const double scores = (double)transformer_rows(t) * (double)seen * (double)transformer_attended_width(t)
+    const double scores = (double)transformer_own_rows(t) * (double)seen * (double)transformer_attended_width(t)
                         * (t->not_causal || seen < t->length ? 2 : 1);
 
     block->attention.pieces = 3;
@@ -458,7 +481,7 @@ static inline void transformer_add_block(transformer_chain *c, transformer_block
     transformer_add_half(c, &block->attention, transformer_attention_tensors, transformer_attention_forward,
                          transformer_attention_backward, scores, t->attention ? 0 : 0.5);
     transformer_add_half(c, &block->mlp, transformer_mlp_tensors, transformer_mlp_forward, transformer_mlp_backward, 0,
-                         transformer_mlp_rows(t) < transformer_rows(t) ? 0.5 : 0);
+                         transformer_mlp_rows(t) < transformer_own_rows(t) ? 0.5 : 0);
 }
 #if defined(__cplusplus) && defined(__GNUC__)
 #  pragma GCC diagnostic pop

@@ -21,6 +21,71 @@ static inline int transformer_is_cut(size_t i) { /* by tensor.h, of both halves 
     return i == TRANSFORMER_QKV || i == TRANSFORMER_QKV_BIAS || i == TRANSFORMER_PROJECT;
 }
 
+/* ---- gradients of weights, where a cut by length makes them of runs of rows ---- */
+/* A backward's room for sums: above the gradients themselves a level for each time that two become one. */
+static inline void transformer_take_levels(transformer_work *w) {
+    size_t i, levels = 0;
+
+    while ((size_t)1 << levels < transformer_row_parts(w->shape)) ++levels;
+    for (i = 0; levels && i + 1 < TRANSFORMER_TENSORS_MAX; ++i)
+        if (w->level < w->list[i].count + w->list[i + 1].count) w->level = w->list[i].count + w->list[i + 1].count;
+    w->levels = (float *)memopt_tape_take(w->call, MEMOPT_TAPE_SCRATCH, levels * w->level * sizeof(float));
+}
+
+static inline void transformer_plus(float *to, const float *from, size_t n) {
+    size_t i, k;
+
+    for (i = 0; i + 16 <= n; i += 16) {
+        float a[16], b[16];
+
+        memcpy(a, to + i, sizeof a);
+        memcpy(b, from + i, sizeof b);
+        for (k = 0; k < 16; ++k) a[k] += b[k];
+        memcpy(to + i, a, sizeof a);
+    }
+    for (; i < n; ++i) to[i] += from[i];
+}
+
+/* Makes the gradients i and i + 1 of the rows in work, which begin at `row` of what args point to. */
+typedef memopt_status transformer_rows_fn(const transformer_work *w, size_t i, size_t row, const void *args);
+
+/* Where the gradient of tensor i + k is at a level. */
+static inline float *transformer_level(const transformer_work *w, size_t i, size_t k, size_t level) {
+    if (!level) return (float *)w->gradients[i + k];
+    return w->levels + (level - 1) * w->level + (k ? w->list[i].count : 0);
+}
+
+static inline void transformer_join_levels(const transformer_work *w, size_t i, size_t level) { /* onto the one below */
+    size_t k;
+
+    for (k = 0; k < 2; ++k)
+        if (w->list[i + k].count)
+            transformer_plus(transformer_level(w, i, k, level - 1), transformer_level(w, i, k, level),
+                             w->list[i + k].count);
+}
+
+/* Run by run: the gradients of a run go to the next level, and from there down as long as they complete a pair. */
+static inline memopt_status transformer_sum_rows(const transformer_work *w, size_t i, transformer_rows_fn *rows_fn,
+                                                 const void *args) {
+    const size_t runs = transformer_row_parts(w->shape);
+    transformer_work of = *w;
+    size_t run, pairs, level = 0, k;
+    memopt_status s = MEMOPT_OK;
+
+    if (runs == 1) return rows_fn(w, i, 0, args);
+    of.is_run = 1;
+    of.rows = w->rows / runs;
+    for (run = 0; run < runs; ++run) {
+        of.row = run * of.rows;
+        for (k = 0; k < 2; ++k)
+            if (w->list[i + k].count) of.gradients[i + k] = transformer_level(w, i, k, level);
+        s = rows_fn(&of, i, of.row, args);
+        if (s || w->call->describing) break; /* the others need no more */
+        for (++level, pairs = run + 1; pairs % 2 == 0; pairs /= 2) transformer_join_levels(w, i, --level);
+    }
+    return s;
+}
+
 /* ---- norms: tensor `i` is the scale, the next one the shift ---- */
 static inline memopt_norm transformer_norm(const transformer_work *w, size_t i, const void *input, void *output,
                                            float *statistics) {
@@ -49,6 +114,22 @@ static inline memopt_status transformer_norm_forward(const transformer_work *w, 
     return memopt_norm_forward(&w->ops, &n);
 }
 
+static inline memopt_status transformer_norm_rows(const transformer_work *w, size_t i, size_t row, const void *args) {
+    const memopt_norm *whole = (const memopt_norm *)args;
+    const size_t at = row * whole->width;
+    memopt_norm n = *whole;
+
+    n.rows = w->rows;
+    n.input = transformer_at(n.input, at, n.type);
+    n.statistics = (float *)transformer_at(n.statistics, 2 * row, MEMOPT_TYPE_F32);
+    n.grad_output = transformer_at(n.grad_output, at, n.type);
+    n.grad_input = transformer_at(n.grad_input, at, n.type);
+    n.grad_scale = w->gradients[i];
+    n.grad_shift = w->gradients[i + 1];
+    n.accumulate = transformer_accumulates(w);
+    return memopt_norm_backward(&w->ops, &n);
+}
+
 /* residual: 1 adds the norm's gradient onto what is in grad_input. */
 static inline memopt_status transformer_norm_backward(const transformer_work *w, size_t i, const void *input,
                                                       float *statistics, const void *grad_output, void *grad_input,
@@ -58,10 +139,7 @@ static inline memopt_status transformer_norm_backward(const transformer_work *w,
     n.grad_output = grad_output;
     n.grad_input = grad_input;
     n.accumulate_input = residual;
-    n.grad_scale = w->gradients[i];
-    n.grad_shift = w->gradients[i + 1];
-    n.accumulate = transformer_accumulates(w);
-    return memopt_norm_backward(&w->ops, &n);
+    return transformer_sum_rows(w, i, transformer_norm_rows, &n);
 }
 
 /* ---- linear layers: tensor `i` is the matrix, the next one the bias ---- */
@@ -131,6 +209,18 @@ static inline memopt_status transformer_adapter_backward(const transformer_work 
     return memopt_activation_backward(&w->ops, &x);
 }
 
+static inline memopt_status transformer_linear_rows(const transformer_work *w, size_t i, size_t row, const void *args) {
+    memopt_linear l = *(const memopt_linear *)args;
+
+    l.rows = w->rows;
+    l.input = transformer_at(l.input, row * l.inputs, l.type);
+    l.grad_output = transformer_at(l.grad_output, row * l.outputs, l.type);
+    l.grad_weights = w->gradients[i];
+    l.grad_bias = w->gradients[i + 1];
+    l.accumulate = transformer_accumulates(w);
+    return memopt_linear_backward_through(&w->ops, &l, MEMOPT_ACTIVATION_NONE, NULL);
+}
+
 /* The gradients of the weights, and then, in a call of its own, that of the input, or of what went into the activation
    that made it: it may lie where the input lay. */
 static inline memopt_status transformer_linear_backward_through(const transformer_work *w, size_t i, const void *input,
@@ -145,12 +235,7 @@ static inline memopt_status transformer_linear_backward_through(const transforme
         l.grad_input = grad_input;
         return transformer_adapter_backward(w, i, &l, activation, pre_activation);
     }
-    l.grad_weights = w->gradients[i];
-    l.grad_bias = w->gradients[i + 1];
-    l.accumulate = transformer_accumulates(w);
-    s = memopt_linear_backward_through(&w->ops, &l, MEMOPT_ACTIVATION_NONE, NULL);
-    l.grad_weights = NULL;
-    l.grad_bias = NULL;
+    s = transformer_sum_rows(w, i, transformer_linear_rows, &l);
     l.input = NULL;
     l.grad_input = grad_input;
     return s || !grad_input ? s : memopt_linear_backward_through(&w->ops, &l, activation, pre_activation);
@@ -167,7 +252,7 @@ static inline memopt_dropout transformer_dropout(const transformer_work *w) {
 
     memset(&d, 0, sizeof d);
     d.n = w->rows * w->shape->width;
-    d.first = w->row * w->shape->width;
+    d.first = (transformer_first_row(w->shape) + w->row) * w->shape->width;
     d.type = w->shape->type;
     d.rate = w->shape->dropout;
     d.noise = memopt_noise_make(w->call->seed, w->call->stream);

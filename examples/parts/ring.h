@@ -19,18 +19,32 @@
                   each rank would wait for the sums of the one before it, in both directions; what a row has so far
                   would be kept as floats; and of causal attention the last rank would do (2 R - 1) / R times its share.
                   By heads all ranks do the same work, and need no operator but the usual one.
-   Limits         R must divide kv_heads, so that nobody shares the sums of a head. batch is 1: several sequences are
+   Limits         R must divide kv_heads, so that nobody shares the sums of a head. Of a whole model: float32 gradients,
+                  no adapters, codes, mlp_chunk, classes. Of attention alone batch is 1: several sequences are
                   documents. All ranks have as many rows: pad the context, and let the padding be a document of its
                   own, whose targets are -1: the bits are those without it. On the CPU; the adapter of MPI will do.
-   How to use     The shape is that of a rank's rows, but window and documents are the whole context's. On rank r:
+   A whole model  With shape.cut and by_length a model is cut so, and has the same bits for any number of ranks. The rows
+                  are S parts, whatever R is; gradients of a block's weights are sums over parts, added as a tree: a rank
+                  has a branch of it. Both ends are cut by the vocabulary, as in tensor.h, so that nobody holds sums of
+                  their gradients twice. What a rank has of gradients is a summand: it has its branch, or -0, which
+                  changes no sum, where another rank has computed them. memopt_shard_desc.unit_ranks = R adds them up:
+                  so ranks of a context cut weights and states among themselves as those of a batch do.
+                      transformer_cut cut = { 8, rank, ranks, comm, 1 };
                       const transformer_attention_fns attention = ring_attention(comm);
+                      shape.cut = &cut; shape.attention = &attention;
+                      shape.row_positions = places;                      rotary ones, of all rows
+                      tensor_add_embedding(&chain, &embedding); transformer_add_block(&chain, &blocks[i]); ...
+                      tensor_add_head(&chain, &head, &embedding);
+                  The shape is the whole model's, with any number of sequences. All ranks call the tape with the ids and
+                  targets of all rows. The head's scratch has planes of all rows: that is not cut. A backward has room
+                  for the gradients of the largest matrix log2(S / R) times more.
+   Attention      Alone it goes with a shape of a rank's rows, where window and documents are the whole context's:
                       shape.batch = 1;
                       shape.length = rows;                               R times as many in all
                       for (i = 0; i < rows; ++i) places[i] = (int32_t)(r * rows + i);
                       shape.row_positions = places;                      or its place in its document
                       shape.positions = R * rows;                        where positions are learned
                       shape.documents = n; shape.starts = starts;        n + 1 rows of all R * rows
-                      shape.attention = &attention;
                   Gradients of weights are sums over all rows: those of ranks are parts of them, for you to add up.
                   All ranks run the same passes by the same schedule: describe and open a tape with the same sizes and
                   budget, and let none calibrate by itself.
@@ -39,7 +53,7 @@
                   calls memopt_comm_abort(). Over MPI the tape's memory must stay until memopt_mpi_close(). */
 #ifndef PARTS_RING_H
 #define PARTS_RING_H
-#include "transformer.h"
+#include "tensor.h"
 #ifdef PARTS_DEVICE_H
 #  error "ring.h copies rows by the CPU: it does not go with device.h"
 #endif
@@ -64,8 +78,8 @@ typedef struct ring_work {
 } ring_work;
 
 /* ---- what there is to do ---- */
-static inline memopt_comm *ring_comm(const memopt_tape_call *call) {
-    return (memopt_comm *)((const transformer_part *)call->user)->shape->attention->user;
+static inline const transformer *ring_shape_of(const memopt_tape_call *call) {
+    return ((const transformer_part *)call->user)->shape;
 }
 
 static inline size_t ring_kv_heads(const memopt_attention *a) {
@@ -88,12 +102,14 @@ static inline ring_array ring_array_of(const ring_work *w, const memopt_attentio
 
 static inline ring_work ring_begin(const memopt_tape_call *call, const memopt_attention *a) {
     const size_t kv_heads = ring_kv_heads(a);
+    const transformer *t = ring_shape_of(call);
+    const int is_cut = transformer_by_length(t);
     ring_work w;
 
     memset(&w, 0, sizeof w);
     w.call = call;
-    w.comm = ring_comm(call);
-    w.ranks = w.comm ? memopt_comm_get_stats(w.comm).rank_count : 1;
+    w.comm = (memopt_comm *)t->attention->user;
+    w.ranks = is_cut ? t->cut->rank_count : w.comm ? memopt_comm_get_stats(w.comm).rank_count : 1;
     w.rows = a->length;
     w.qkv[0] = ring_array_of(&w, a, a->queries, a->query_stride, a->heads);
     w.qkv[1] = ring_array_of(&w, a, a->keys, a->kv_stride, kv_heads);
@@ -106,7 +122,8 @@ static inline ring_work ring_begin(const memopt_tape_call *call, const memopt_at
     w.at[1] = w.rows * ring_row_bytes(a, a->heads);
     w.at[2] = w.at[1] + w.rows * ring_row_bytes(a, kv_heads);
     w.whole = *a;
-    w.whole.length = w.ranks * w.rows;
+    w.whole.batch = is_cut ? t->batch : 1;
+    w.whole.length = is_cut ? t->length : w.ranks * w.rows;
     w.whole.heads = a->heads / w.ranks;
     w.whole.kv_heads = kv_heads / w.ranks;
     w.whole.query_stride = w.whole.kv_stride = w.whole.output_stride = 0;
@@ -118,7 +135,9 @@ static inline ring_work ring_begin(const memopt_tape_call *call, const memopt_at
 static inline const char *ring_reason(const ring_work *w, const memopt_attention *a) {
     const size_t kv_heads = ring_kv_heads(a);
 
-    if (!w->comm) return "ring: there is no comm";
+    const int is_alone = transformer_by_length(ring_shape_of(w->call)) && (w->ranks == 1 || w->call->describing);
+
+    if (!w->comm && !is_alone) return "ring: there is no comm";
     if (a->batch != 1) return "ring: batch is not 1; several sequences are documents";
     if (a->heads % w->ranks || kv_heads % w->ranks) return "ring: the ranks do not divide heads and kv_heads";
     if (a->query_stride < (a->heads + 2 * kv_heads) * a->width)
@@ -156,6 +175,10 @@ static inline memopt_status ring_exchange(const ring_work *w, ring_array x, cons
     c.bytes = w->rows * x.bytes;
     c.send = send;
     c.receive = receive;
+    if (!w->comm) {
+        memcpy(receive, send, c.bytes);
+        return MEMOPT_OK;
+    }
     s = memopt_comm_run(w->comm, &c);
     if (s && w->call->error) *w->call->error = memopt_comm_error(w->comm);
     return s;
@@ -241,6 +264,16 @@ static inline transformer_attention_fns ring_attention(memopt_comm *comm) {
     x.keeps_output = 1;
     x.user = comm;
     return x;
+}
+
+/* ---- the plan of what is sent ---- */
+/* Of a model that is cut by length, as tensor_sends(): segment `i` of so many; attention is every other one. */
+static inline uint64_t ring_sends(const transformer *t, size_t i, size_t count, int is_backward, int evaluates) {
+    const uint64_t columns = 2 * (transformer_attended_width(t) + transformer_kv_width(t));
+    const uint64_t row = columns / t->cut->rank_count * (t->cut->rank_count - 1) * memopt_type_bytes(t->type);
+
+    if (!i || i + 1 == count) return tensor_sends(t, i, count, is_backward, evaluates);
+    return i % 2 ? transformer_own_rows(t) * row * (is_backward ? 2 : 1) : 0;
 }
 #if defined(__cplusplus) && defined(__GNUC__)
 #  pragma GCC diagnostic pop

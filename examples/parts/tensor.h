@@ -27,7 +27,8 @@
                   where a piece lies in the tensor of block.h. The norm of all gradients: memopt_shard_measure(),
                   where the others of its desc are these ranks. A rank that fails calls memopt_comm_abort(): then all others fail
                   as well, and none waits for it.
-                  float32 gradients; no adapters, codes, mlp_chunk, attention of your own, classes.
+                  float32 gradients; no adapters, codes, mlp_chunk, attention of your own, classes. By length, with
+                  cut.by_length, the ends are these, too: see ring.h.
    Source         Shoeybi et al., Megatron-LM (2019); Korthikanti et al., Reducing activation recomputation (2022). */
 #ifndef PARTS_TENSOR_H
 #define PARTS_TENSOR_H
@@ -100,6 +101,7 @@ static inline size_t tensor_vocabulary(const transformer *t) { /* rows of a part
 }
 
 static inline size_t tensor_embedding_tensors(const transformer *t, transformer_tensor *list) {
+    if (transformer_by_length(t)) return transformer_embedding_tensors(t, list);
     transformer_list(list, TRANSFORMER_TOKENS, "tokens", tensor_pieces(t) * tensor_vocabulary(t), t->width);
     list[TRANSFORMER_TOKENS].pieces = tensor_pieces(t);
     transformer_list(list, TRANSFORMER_POSITIONS, "positions", t->rotary ? 0 : transformer_positions(t), t->width);
@@ -108,11 +110,27 @@ static inline size_t tensor_embedding_tensors(const transformer *t, transformer_
 
 static inline size_t tensor_head_tensors(const transformer *t, transformer_tensor *list) {
     (void)transformer_head_tensors(t, list);
-    if (t->untied) {
+    if (t->untied && !transformer_by_length(t)) {
         list[TRANSFORMER_HEAD].count = tensor_pieces(t) * tensor_vocabulary(t) * t->width;
         list[TRANSFORMER_HEAD].pieces = tensor_pieces(t);
     }
     return list[TRANSFORMER_HEAD].first + list[TRANSFORMER_HEAD].count;
+}
+
+static inline const char *tensor_width_problem(const transformer *t) {
+    const size_t parts = t->cut->parts;
+
+    if (!t->heads || t->heads % parts) return "parts do not divide heads";
+    if (t->kv_heads % parts) return "parts do not divide kv_heads";
+    if (!t->head_width && t->width % t->heads) return "heads do not divide the width";
+    if (transformer_hidden(t) % parts) return "parts do not divide the MLP";
+    return t->attention ? "an attention of one's own is not cut" : NULL;
+}
+
+static inline const char *tensor_length_problem(const transformer *t) {
+    if (!t->attention) return "no attention brings rows of ranks together";
+    if (t->rotary && !t->row_positions) return "rotary positions of rows are not told";
+    return t->accumulate || t->done_fn ? "what a rank has of gradients is a summand: no accumulate, no done_fn" : NULL;
 }
 
 /* Why a shape cannot be cut; NULL: it can. */
@@ -125,18 +143,14 @@ static inline const char *tensor_problem(const transformer *t) {
     if (!c->rank_count || c->parts % c->rank_count) return "ranks do not divide the parts";
     if (c->rank >= c->rank_count) return "the rank is not below rank_count";
     if (c->comm && (of.rank != c->rank || of.rank_count != c->rank_count)) return "the comm is of other ranks";
-    if (!t->heads || t->heads % c->parts) return "parts do not divide heads";
-    if (t->kv_heads % c->parts) return "parts do not divide kv_heads";
-    if (!t->head_width && t->width % t->heads) return "heads do not divide the width";
-    if (transformer_hidden(t) % c->parts) return "parts do not divide the MLP";
     if (transformer_padded(t) % c->parts) return "parts do not divide the padded vocabulary";
     if (transformer_rows(t) % c->parts) return "parts do not divide the rows";
     if (t->gradient_type != MEMOPT_TYPE_F32) return "gradients are no floats";
-    if (t->adapter_rank || t->quantized_block || t->mlp_chunk || t->attention)
-        return "adapters, codes, mlp_chunk and an attention of one's own are not cut";
+    if (t->adapter_rank || t->quantized_block || t->mlp_chunk) return "adapters, codes and mlp_chunk are not cut";
     if (t->grain && tensor_vocabulary(t) * t->width % t->grain) return "the grain does not divide parts of the head";
     if (t->vocabulary + tensor_vocabulary(t) <= transformer_padded(t)) return "a part of the vocabulary is all padding";
-    return t->swiglu && t->geglu ? "swiglu and geglu are both set" : NULL;
+    if (t->swiglu && t->geglu) return "swiglu and geglu are both set";
+    return c->by_length ? tensor_length_problem(t) : tensor_width_problem(t);
 }
 
 /* ---- what a callback works with ---- */
@@ -157,6 +171,17 @@ static inline size_t tensor_workers(const transformer_ops *ops) {
          ? (size_t)ops->threads->worker_count : 1;
 }
 
+/* Of a tensor that all ranks have: what this one computes with. */
+static inline void tensor_find_own(tensor_work *x, size_t i) {
+    transformer_tensor *l = &x->own.list[i];
+    const size_t count = l->count / x->own.shape->cut->rank_count, first = x->own.shape->cut->rank * count;
+
+    l->first += first;
+    l->count = count;
+    l->pieces = count ? x->pieces : 0;
+    x->own.gradients[i] = transformer_at(x->own.gradients[i], first, MEMOPT_TYPE_F32);
+}
+
 /* Begin a callback of a shape that can be cut. */
 static inline tensor_work tensor_begin(const memopt_tape_call *call, transformer_tensors_fn *tensors_fn, int backward) {
     tensor_work x;
@@ -170,6 +195,8 @@ static inline tensor_work tensor_begin(const memopt_tape_call *call, transformer
     x.own.rows = tensor_own_rows(x.own.shape);
     x.first = x.own.shape->cut->rank * x.own.rows;
     x.workers = tensor_workers(&x.own.shape->ops);
+    if (transformer_by_length(x.own.shape))
+        tensor_find_own(&x, tensors_fn == tensor_embedding_tensors ? TRANSFORMER_TOKENS : TRANSFORMER_HEAD);
     for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i) if (!x.own.list[i].pieces) x.sums += x.own.list[i].count;
     return x;
 }
@@ -277,26 +304,12 @@ static inline memopt_status tensor_gather_rows(const tensor_work *x, void *plane
 }
 
 /* ---- sums as trees ---- */
-static inline void tensor_plus(float *to, const float *from, size_t n) {
-    size_t i, k;
-
-    for (i = 0; i + 16 <= n; i += 16) {
-        float a[16], b[16];
-
-        memcpy(a, to + i, sizeof a);
-        memcpy(b, from + i, sizeof b);
-        for (k = 0; k < 16; ++k) a[k] += b[k];
-        memcpy(to + i, a, sizeof a);
-    }
-    for (; i < n; ++i) to[i] += from[i];
-}
-
 /* Of `count` arrays of n, `step` elements apart, into the first. */
 static inline void tensor_tree(float *arrays, size_t step, size_t count, size_t n) {
     size_t half, i;
 
     for (half = 1; half < count; half *= 2)
-        for (i = 0; i + half < count; i += 2 * half) tensor_plus(arrays + i * step, arrays + (i + half) * step, n);
+        for (i = 0; i + half < count; i += 2 * half) transformer_plus(arrays + i * step, arrays + (i + half) * step, n);
 }
 
 /* The sum over parts of rows times a matrix, or its transpose, for the rows of all ranks; or floats that are there. */
@@ -351,7 +364,7 @@ static inline memopt_status tensor_branch(const tensor_sum *s, size_t row, size_
         status = s->gemm.multiply_fn(s->gemm.user, &q, NULL, (unsigned char *)x->own.ops.scratch + worker * gemm);
         for (++depth, pairs = p + 1; pairs % 2 == 0; pairs /= 2, --depth)
             for (r = 0; r < rows; ++r)
-                tensor_plus(depth > 2 ? levels + (depth - 3) * room + r * columns : to + r * s->columns,
+                transformer_plus(depth > 2 ? levels + (depth - 3) * room + r * columns : to + r * s->columns,
                            levels + (depth - 2) * room + r * columns, columns);
     }
     return status;
@@ -477,11 +490,38 @@ static inline memopt_status tensor_whole_gradients(const tensor_work *x) {
         const transformer_tensor *l = &x->own.list[i];
 
         if (l->pieces || !l->count) continue;
-        if (x->own.shape->accumulate) tensor_plus((float *)x->own.gradients[i], sum, l->count);
+        if (x->own.shape->accumulate) transformer_plus((float *)x->own.gradients[i], sum, l->count);
         else memcpy(x->own.gradients[i], sum, l->count * sizeof(float));
         sum += l->count;
     }
     return MEMOPT_OK;
+}
+
+/* Cut by length, what one rank has computed is no summand of the others: theirs is the -0 that changes no sum. */
+static inline void tensor_no_summand(float *to, size_t n) {
+    size_t i;
+
+    for (i = 0; i < n; ++i) to[i] = -0.0f;
+}
+
+/* Around `count` elements of this rank, of an array of those of all. */
+static inline void tensor_leave_pieces(const tensor_work *x, float *own, size_t count) {
+    const transformer_cut *c = x->own.shape->cut;
+
+    tensor_no_summand(own - c->rank * count, c->rank * count);
+    tensor_no_summand(own + count, (c->rank_count - 1 - c->rank) * count);
+}
+
+static inline void tensor_leave_gradients(const tensor_work *x) {
+    size_t i;
+
+    for (i = 0; transformer_by_length(x->own.shape) && !x->own.call->describing && i < TRANSFORMER_TENSORS_MAX; ++i) {
+        const transformer_tensor *l = &x->own.list[i];
+        float *const own = (float *)x->own.gradients[i];
+
+        if (l->pieces) tensor_leave_pieces(x, own, l->count);
+        else if (l->count && x->own.shape->cut->rank) tensor_no_summand(own, l->count);
+    }
 }
 
 /* ---- what is made of own rows ---- */
@@ -548,7 +588,7 @@ static inline void tensor_add_bias(float *sums, const void *bias, memopt_type ty
         if (type == MEMOPT_TYPE_F32) memcpy(some, (const float *)bias + at, n * sizeof *some);
         else if (type == MEMOPT_TYPE_BF16) (void)memopt_f32_from_bf16(some, (const uint16_t *)bias + at, n, NULL);
         else (void)memopt_f32_from_f16(some, (const uint16_t *)bias + at, n, NULL);
-        for (r = 0; r < rows; ++r) tensor_plus(sums + r * columns + at, some, n);
+        for (r = 0; r < rows; ++r) transformer_plus(sums + r * columns + at, some, n);
     }
 }
 
@@ -929,6 +969,7 @@ static inline memopt_status tensor_embedding_backward(const memopt_tape_call *ca
     e.grad_tokens = x.own.gradients[TRANSFORMER_TOKENS];
     e.accumulate = !t->untied || t->accumulate; /* tied: onto what the head has left */
     if (!s) s = tensor_tokens_backward(&x, &e, plane, ids);
+    if (!s) tensor_leave_gradients(&x);
     return transformer_done(&x.own, s);
 }
 
@@ -951,16 +992,25 @@ typedef struct tensor_head { /* what a chunk of rows works in */
     size_t       counted;
 } tensor_head;
 
+/* The first element of this rank in an array of the tokens. */
+static inline size_t tensor_first_token(const tensor_work *x) {
+    const transformer *t = x->own.shape;
+
+    return transformer_by_length(t) ? t->cut->rank * x->pieces * tensor_vocabulary(t) * t->width : 0;
+}
+
 static inline const void *tensor_head_weights(const tensor_head *h, size_t p) {
     const transformer *t = h->x->own.shape;
-    const void *weights = t->untied ? transformer_weights(&h->x->own, TRANSFORMER_HEAD) : h->head->tied->weights;
+    const void *weights = t->untied ? transformer_weights(&h->x->own, TRANSFORMER_HEAD)
+                        : transformer_at(h->head->tied->weights, tensor_first_token(h->x), t->weight_type);
 
     return transformer_at(weights, p * tensor_vocabulary(t) * t->width, t->weight_type);
 }
 
 static inline void *tensor_head_gradients(const tensor_head *h, size_t p) {
     const transformer *t = h->x->own.shape;
-    void *gradients = t->untied ? h->x->own.gradients[TRANSFORMER_HEAD] : h->head->tied->gradients;
+    void *gradients = t->untied ? h->x->own.gradients[TRANSFORMER_HEAD]
+                    : transformer_at(h->head->tied->gradients, tensor_first_token(h->x), MEMOPT_TYPE_F32);
 
     return transformer_at(gradients, p * tensor_vocabulary(t) * t->width, MEMOPT_TYPE_F32);
 }
@@ -1196,6 +1246,10 @@ static inline memopt_status tensor_head_backward(const memopt_tape_call *call) {
     if (!s && !call->describing) s = tensor_hand_out(&sum, tensor_end_rows, h.normed); /* own rows come first */
     if (!s) s = tensor_norm_backward(&x, TRANSFORMER_FINAL_SCALE, statistics, h.normed, call->grad_input, 0);
     if (!s) s = tensor_whole_gradients(&x);
+    if (!s) tensor_leave_gradients(&x);
+    if (!s && !call->describing && !head->part.shape->untied && transformer_by_length(head->part.shape))
+        tensor_leave_pieces(&x, (float *)tensor_head_gradients(&h, 0),
+                            x.pieces * tensor_vocabulary(head->part.shape) * head->part.shape->width);
     return transformer_done(&x.own, s);
 }
 

@@ -80,10 +80,12 @@ typedef struct transformer_attention_fns {
     void *user;         /* yours: in both functions call->user is a transformer_part, whose shape points here */
 } transformer_attention_fns;
 
-typedef struct transformer_cut { /* by width, among ranks: tensor.h */
+typedef struct transformer_cut { /* among ranks: by width, tensor.h, or by length, ring.h */
     size_t parts;             /* of the model, whatever the number of ranks: a power of two */
     size_t rank, rank_count;  /* which divides parts: each rank has as many, side by side */
     struct memopt_comm *comm; /* of these ranks; NULL: one rank, or sizes alone are asked for */
+    int    by_length;         /* 1: parts are of the rows, and of the vocabulary. All ranks have all tensors, and what
+                                 each has of their gradients is a summand */
 } transformer_cut;
 
 typedef struct transformer { /* zero it, then set what you need; parts point to it, so a change is for all of them */
@@ -113,7 +115,8 @@ typedef struct transformer { /* zero it, then set what you need; parts point to 
     size_t window;           /* tokens that one attends to, itself and those before it; 0 = all of them */
     size_t documents;        /* 0: each sequence is one; else the rows are cut into so many, as of memopt_attention */
     const size_t  *starts;   /* of documents, none of which is longer than `length` */
-    const int32_t *row_positions; /* NULL: they begin anew with each sequence; else of each row, for documents */
+    const int32_t *row_positions; /* NULL: they begin anew with each sequence; else of each row, for documents, or where
+                                rotary ones are cut by length */
     size_t mlp_chunk;        /* 0: all rows go through the MLP at once, and what goes into its activation is kept;
                                 else so many at a time, up to a multiple of 32, and it is made again: the same bits with
                                 float32 gradients */
@@ -280,6 +283,22 @@ static inline size_t transformer_rows(const transformer *t) {
     return t->batch * t->length;
 }
 
+static inline int transformer_by_length(const transformer *t) {
+    return t->cut && t->cut->by_length && t->cut->rank_count;
+}
+
+static inline size_t transformer_own_rows(const transformer *t) { /* of a block of this rank */
+    return transformer_rows(t) / (transformer_by_length(t) ? t->cut->rank_count : 1);
+}
+
+static inline size_t transformer_first_row(const transformer *t) {
+    return transformer_by_length(t) ? t->cut->rank * transformer_own_rows(t) : 0;
+}
+
+static inline size_t transformer_row_parts(const transformer *t) { /* runs of own rows, whose sums are added as a tree */
+    return transformer_by_length(t) ? t->cut->parts / t->cut->rank_count : 1;
+}
+
 static inline size_t transformer_hidden(const transformer *t) {
     return t->hidden ? t->hidden : 4 * t->width;
 }
@@ -289,7 +308,7 @@ static inline size_t transformer_padded(const transformer *t) {
 }
 
 static inline size_t transformer_bytes(const transformer *t, size_t columns) { /* of an activation */
-    return transformer_rows(t) * columns * memopt_type_bytes(t->type);
+    return transformer_own_rows(t) * columns * memopt_type_bytes(t->type);
 }
 
 static inline void *transformer_at(const void *array, size_t element, memopt_type type) { /* NULL stays NULL */
@@ -393,6 +412,9 @@ typedef struct transformer_work {
     float                  *low, *grad_low; /* of adapters; transformer_take_low() */
     memopt_quantized        quantized[TRANSFORMER_TENSORS_MAX]; /* what belongs to codes */
     size_t                  row, rows; /* the rows in work: all, unless a part goes through them in chunks */
+    float                  *levels;    /* of sums over runs of rows; transformer_take_levels() */
+    size_t                  level;     /* elements of one */
+    int                     is_run;    /* 1: the rows in work are a run, whose gradients are a summand of their own */
     transformer_ops         ops;       /* set once everything has been taken */
 } transformer_work;
 
@@ -421,7 +443,7 @@ static inline transformer_work transformer_begin(const memopt_tape_call *call, t
     w.call = call;
     w.part = (const transformer_part *)call->user;
     w.shape = w.part->shape;
-    w.rows = transformer_rows(w.shape);
+    w.rows = transformer_own_rows(w.shape);
     transformer_list_part(w.part, tensors_fn, &x);
     memcpy(w.list, x.list, sizeof w.list);
     memcpy(w.adapters, x.adapters, sizeof w.adapters);
@@ -470,7 +492,7 @@ static inline void *transformer_row(const transformer_work *w, const void *strea
 
 /* Are gradients of weights added to? To those of a pass before, or of the rows before. */
 static inline int transformer_accumulates(const transformer_work *w) {
-    return w->shape->accumulate || w->row > 0;
+    return !w->is_run && (w->shape->accumulate || w->row > 0);
 }
 
 static inline const void *transformer_weights(const transformer_work *w, size_t i) {

@@ -301,8 +301,8 @@ static memopt_host disk_host_queue(save_disk *d) { /* with a queue of its own */
 
 /* ---- a small run: floats, codes, 16 bits and a counter, of which every element follows from the step ---- */
 enum { RUN_WIDE = 3000, RUN_CODES = 700, RUN_HALF = 33 };
-typedef struct run { float wide[RUN_WIDE]; unsigned char codes[RUN_CODES]; uint16_t half[RUN_HALF]; uint64_t state[2]; memopt_save_item items[4], model[3]; memopt_save_desc save; } run;
-static void run_set(run *r, uint64_t step) {
+typedef struct save_run { float wide[RUN_WIDE]; unsigned char codes[RUN_CODES]; uint16_t half[RUN_HALF]; uint64_t state[2]; memopt_save_item items[4], model[3]; memopt_save_desc save; } save_run;
+static void run_set(save_run *r, uint64_t step) {
     uint64_t seed = step * 77 + 5; size_t i;
     for (i = 0; i < RUN_WIDE; ++i) r->wide[i] = (float)(int64_t)(test_random(&seed) >> 40) / 1024;
     for (i = 0; i < RUN_CODES; ++i) r->codes[i] = (unsigned char)test_random(&seed);
@@ -318,7 +318,7 @@ static memopt_save_item run_item(const char *prefix, const char *name, memopt_te
 }
 static const uint64_t run_shape[2] = { 60, 50 };
 static const memopt_tensor_metadata run_texts[2] = { { "data", "corpus \"1\"" }, { "rate", "0x1.8p-3" } };
-static void run_begin(run *r, const memopt_host *host, const char *path) {
+static void run_begin(save_run *r, const memopt_host *host, const char *path) {
     memset(r, 0, sizeof *r);
     r->items[0] = run_item("w/", "h.0", MEMOPT_TENSOR_F32, RUN_WIDE, r->wide);
     r->items[0].shape = run_shape; r->items[0].dimensions = 2;
@@ -329,25 +329,25 @@ static void run_begin(run *r, const memopt_host *host, const char *path) {
     r->save.metadata = run_texts; r->save.metadata_count = 2;
 }
 /* What others read: the same memory under other names, with a letter that JSON writes otherwise */
-static void run_model(run *r, uint64_t file_bytes) {
+static void run_model(save_run *r, uint64_t file_bytes) {
     r->model[0] = run_item("h.", "0.weight", MEMOPT_TENSOR_F32, RUN_WIDE, r->wide);
     r->model[0].shape = run_shape; r->model[0].dimensions = 2;
     r->model[1] = run_item(NULL, "codes", MEMOPT_TENSOR_U8, RUN_CODES, r->codes);
     r->model[2] = run_item("b\"", "half", MEMOPT_TENSOR_BF16, RUN_HALF, r->half);
     r->save.model = r->model; r->save.model_count = 3; r->save.model_bytes = file_bytes;
 }
-static int run_same(const run *a, const run *b) {
+static int run_same(const save_run *a, const save_run *b) {
     return !memcmp(a->wide, b->wide, sizeof a->wide) && !memcmp(a->codes, b->codes, sizeof a->codes)
         && !memcmp(a->half, b->half, sizeof a->half) && !memcmp(a->state, b->state, sizeof a->state);
 }
-static int run_is(run *r, uint64_t step) { /* 1: all of it is of this step */
-    static run want;
+static int run_is(save_run *r, uint64_t step) { /* 1: all of it is of this step */
+    static save_run want;
     run_set(&want, step);
     return run_same(r, &want);
 }
 /* Load the newest: its step, 0: nothing could be loaded. */
 static uint64_t run_load_told(const memopt_host *host, const char *path, memopt_status *status, size_t *refused, memopt_error *why) {
-    static run r; memopt_saved *saved = NULL; uint64_t step = 0; memopt_status s;
+    static save_run r; memopt_saved *saved = NULL; uint64_t step = 0; memopt_status s;
     run_begin(&r, host, path);
     r.save.error = why;
     s = memopt_saved_open(&r.save, &saved);
@@ -384,7 +384,7 @@ static void save_remove_all(const memopt_host *h, const char *path) {
     (void)h->files.remove_fn(h->files.user, path);
 }
 static void save_alone(void) { /* on a real disk; memory and bytes as they were told */
-    static run r; test_faults f; memopt_host h; char path[600]; memopt_saved *saved = NULL; uint64_t step, disk_bytes = 0, all = 0, size = 0;
+    static save_run r; test_faults f; memopt_host h; char path[600]; memopt_saved *saved = NULL; uint64_t step, disk_bytes = 0, all = 0, size = 0;
     size_t memory = 0, k; save_names n; memopt_status s = MEMOPT_OK; memopt_error why = memopt_i_error(MEMOPT_OK, NULL); void *file = NULL;
     memset(&f, 0, sizeof f);
     h = test_host(&f);
@@ -441,7 +441,7 @@ static void save_alone(void) { /* on a real disk; memory and bytes as they were 
     memset(&test_why, 0, sizeof test_why);
 }
 static void save_file_is_safetensors(void) { /* names, types, shapes of the file of a rank, and what a hole before the end says */
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_tensors *t = NULL; int file;
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_tensors *t = NULL; int file;
     d->align = 4096;
     run_begin(&r, &h, "run");
     run_set(&r, 3);
@@ -464,14 +464,14 @@ static void save_file_is_safetensors(void) { /* names, types, shapes of the file
 }
 
 /* ---- what is refused ---- */
-static memopt_status save_both(run *r) { /* the dry run refuses what the save does */
+static memopt_status save_both(save_run *r) { /* the dry run refuses what the save does */
     size_t memory = 77; uint64_t bytes = 77; const memopt_status s = memopt_save_bytes(&r->save, &memory, &bytes);
     CHECK(s == MEMOPT_OK || (memory == 77 && bytes == 77));
     CHECK(memopt_save_write(&r->save) == s);
     return s;
 }
 static void save_refuses(void) {
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d), plain; const uint64_t huge[2] = { UINT64_MAX, 3 }; memopt_tensor_metadata text[2];
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d), plain; const uint64_t huge[2] = { UINT64_MAX, 3 }; memopt_tensor_metadata text[2];
     memopt_saved *saved = NULL; memopt_saving *saving = NULL;
     static const char bad[2] = { (char)0xff, 0 };
 #define AGAIN run_begin(&r, &h, "run"), run_set(&r, 1)
@@ -545,7 +545,7 @@ static void save_refuses(void) {
 }
 /* Reading: items that are not there, or are otherwise; nothing is written before all have been found. */
 static void save_read_refuses(void) {
-    static run r, want; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_saved *saved = NULL; memopt_status s = MEMOPT_OK; const uint64_t flat[1] = { RUN_WIDE };
+    static save_run r, want; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_saved *saved = NULL; memopt_status s = MEMOPT_OK; const uint64_t flat[1] = { RUN_WIDE };
     run_begin(&r, &h, "run");
     run_set(&r, 9);
     CHECK(memopt_save_write(&r.save) == MEMOPT_OK && memopt_saved_open(&r.save, &saved) == MEMOPT_OK);
@@ -593,7 +593,7 @@ static int save_is_told(const memopt_error *why, memopt_status status) {
 }
 /* ---- every door of the host fails, at every call ---- */
 /* form 0: a save; 1: begun and waited for, its tiles go one after the other through a queue; 2: with memory for a copy */
-static memopt_status save_form(run *r, int form) {
+static memopt_status save_form(save_run *r, int form) {
     memopt_saving *saving = NULL; memopt_status s; const uint64_t step = r->save.step;
     if (!form) return memopt_save_write(&r->save);
     r->save.beside = form == 2;
@@ -606,7 +606,7 @@ static memopt_status save_form(run *r, int form) {
     return s;
 }
 static void save_fails(void) {
-    size_t n, from; static run r; memopt_status s;
+    size_t n, from; static save_run r; memopt_status s;
     for (from = 0; from < 6; ++from)
         for (n = 1; n < 1000; ++n) {
             const int form = (int)from / 2;
@@ -636,7 +636,7 @@ static void save_fails(void) {
     CHECK(n > 40 && n < 1000);
 }
 static void save_close_fails(void) { /* what was written may be lost then */
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d);
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d);
     run_begin(&r, &h, "run");
     run_set(&r, 1);
     CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
@@ -646,7 +646,7 @@ static void save_close_fails(void) { /* what was written may be lost then */
     disk_free(d);
 }
 static void load_fails(void) { /* the newest, or none, and then the newest with the next try: never an older one because a call failed */
-    size_t n; static run r; memopt_status s = MEMOPT_OK; save_disk *d = disk_new(); memopt_host h = disk_host(d); size_t unread = 0; memopt_error why; int k;
+    size_t n; static save_run r; memopt_status s = MEMOPT_OK; save_disk *d = disk_new(); memopt_host h = disk_host(d); size_t unread = 0; memopt_error why; int k;
     run_begin(&r, &h, "run");
     run_set(&r, 1); CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
     run_set(&r, 2); CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
@@ -722,7 +722,7 @@ static size_t crash_names(const save_disk *d, size_t ops, size_t *least) { /* op
     return all;
 }
 static size_t crashes_of(int form) { /* states that were looked at */
-    static run r; save_disk *d = disk_new(), *after = disk_new(); memopt_host h = form ? disk_host_queue(d) : disk_host(d), back = disk_host(after);
+    static save_run r; save_disk *d = disk_new(), *after = disk_new(); memopt_host h = form ? disk_host_queue(d) : disk_host(d), back = disk_host(after);
     size_t ops, names, least, all, done = 0, states = 0; uint64_t step, seed;
     d->logs = 1;
     run_begin(&r, &h, "run");
@@ -766,7 +766,7 @@ static void save_crashes(void) {
 
 /* ---- beside the training ---- */
 static void save_beside(void) { /* what was copied is saved, whatever is done with it afterwards; memory as it was told */
-    static run r; size_t tile, k, memory = 0; uint64_t step, bytes = 0; memopt_saving *saving = NULL; int form;
+    static save_run r; size_t tile, k, memory = 0; uint64_t step, bytes = 0; memopt_saving *saving = NULL; int form;
     for (form = 1; form <= 2; ++form)
         for (tile = 4096; tile <= 65536; tile *= 4) {
             save_disk *d = disk_new(); memopt_host h = disk_host_queue(d); memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
@@ -800,7 +800,7 @@ static void save_beside(void) { /* what was copied is saved, whatever is done wi
     CHECK(memopt_save_wait(NULL) == MEMOPT_OK && memopt_save_begin(NULL, &saving) == MEMOPT_ERR_ARGUMENT);
 }
 static void save_beside_ready(void) { /* asked while the training goes on, which waits for nothing */
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host_queue(d); memopt_saving *saving = NULL; int form;
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host_queue(d); memopt_saving *saving = NULL; int form;
     CHECK(memopt_save_ready(NULL) == 1);
     for (form = 0; form < 4; ++form) { /* asked; its transfers end with an error; a table that cannot tell; no queue */
         if (form == 2) h.files.ready_fn = NULL;
@@ -826,7 +826,7 @@ static void save_beside_ready(void) { /* asked while the training goes on, which
     disk_free(d);
 }
 static void save_beside_refuses(void) { /* a disk that fails later is told by the wait, and nothing is left */
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host_queue(d); memopt_saving *saving = NULL; memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host_queue(d); memopt_saving *saving = NULL; memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
     run_begin(&r, &h, "run");
     run_set(&r, 1);
     r.save.error = &why; r.save.beside = 1;
@@ -868,7 +868,7 @@ static int disk_file(const save_disk *d, const char *path) { const int i = disk_
 static void save_model(void) { /* names, types, bytes; an index as Python's json.dumps(indent=2, sort_keys=True) writes it */
     static const char index[] = "{\n  \"metadata\": {\n    \"total_size\": 12766\n  },\n  \"weight_map\": {\n    \"b\\\"half\": \"model-00002-of-00002.safetensors\",\n"
         "    \"codes\": \"model-00002-of-00002.safetensors\",\n    \"h.0.weight\": \"model-00001-of-00002.safetensors\"\n  }\n}\n";
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_tensors *t = NULL; int file; uint64_t step;
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_tensors *t = NULL; int file; uint64_t step;
     d->align = 4096;
     run_begin(&r, &h, "run");
     run_model(&r, 0);
@@ -904,7 +904,7 @@ static void save_model(void) { /* names, types, bytes; an index as Python's json
     disk_free(d);
 }
 static void save_model_refuses(void) {
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d);
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d);
 #undef AGAIN
 #define AGAIN run_begin(&r, &h, "run"), run_model(&r, 0), run_set(&r, 1)
     ACCEPTS(r.save.error, AGAIN, save_both(&r));
@@ -924,7 +924,7 @@ static void save_model_refuses(void) {
 /* ---- what lies in a run's directory ---- */
 static void save_syncs_names(void) { /* the new directory's own name, wherever it is */
     static const struct { const char *path, *parent; } places[] = { { "run", "." }, { "run/", "." }, { "a/b/run", "a/b/" }, { "a/b/run//", "a/b/" }, { "/run", "/" }, { "a/b\\run", "a/" } }; /* the last is one name, where the system is not Windows */
-    static run r; size_t i, k;
+    static save_run r; size_t i, k;
     for (i = 0; i < sizeof places / sizeof *places; ++i) {
         save_disk *d = disk_new(); memopt_host h = disk_host(d); size_t made = SIZE_MAX, synced = SIZE_MAX, renamed = SIZE_MAX;
         d->logs = d->any_name = 1;
@@ -951,7 +951,7 @@ static void save_syncs_names(void) { /* the new directory's own name, wherever i
       disk_free(d); }
 }
 static void save_spares(void) { /* what is not ours, whatever its place */
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); uint64_t step; memopt_status s; size_t refused = 0;
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); uint64_t step; memopt_status s; size_t refused = 0;
     run_begin(&r, &h, "run");
     for (step = 1; step <= 2; ++step) { run_set(&r, step); CHECK(memopt_save_write(&r.save) == MEMOPT_OK); }
     (void)disk_add(d, "mine", -1); (void)disk_add(d, "mine/manifest", 0); (void)disk_add(d, "mine/thesis", 0);
@@ -976,7 +976,7 @@ static void save_spares(void) { /* what is not ours, whatever its place */
     disk_free(d);
 }
 static void save_two_runs(void) { /* of two that save into one directory at once, none is told that it has what the other has removed */
-    static run r, q; save_disk *d = disk_new(); memopt_host h = disk_host(d); uint64_t step; memopt_saving *a, *b; size_t refused = 0; memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
+    static save_run r, q; save_disk *d = disk_new(); memopt_host h = disk_host(d); uint64_t step; memopt_saving *a, *b; size_t refused = 0; memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
     d->no_locks = 1; /* then this is what tells them */
     run_begin(&r, &h, "run"); run_begin(&q, &h, "run");
     r.save.error = &why;
@@ -990,7 +990,7 @@ static void save_two_runs(void) { /* of two that save into one directory at once
     disk_free(d);
 }
 static void save_same_number(void) { /* two runs find the same number free: one has it, the other is told and removes nothing */
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
     run_begin(&r, &h, "run");
     r.save.error = &why;
     run_set(&r, 1);
@@ -1003,7 +1003,7 @@ static void save_same_number(void) { /* two runs find the same number free: one 
     disk_free(d);
 }
 static void save_no_room(void) { /* of a full disk, and of one that fails */
-    static run r; int broken;
+    static save_run r; int broken;
     for (broken = 0; broken < 2; ++broken) {
         save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_error why = memopt_i_error(MEMOPT_OK, NULL); int told = 0; size_t n;
         d->broken = broken;
@@ -1024,7 +1024,7 @@ static void save_no_room(void) { /* of a full disk, and of one that fails */
 }
 static void save_looks_back(void) { /* somebody removes or changes files of a save that is not done yet */
     static const struct { const char *name; int grows; } files[] = { { "rank-0-of-1.safetensors", -1 }, { "rank-0-of-1.safetensors", 0 }, { "rank-0-of-1.safetensors", 4096 }, { "manifest", 0 } };
-    static run r; size_t i; memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
+    static save_run r; size_t i; memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
     for (i = 0; i < sizeof files / sizeof *files; ++i) {
         save_disk *d = disk_new(); memopt_host h = disk_host(d); char path[DISK_PATH]; memopt_saving *saving = NULL; int other;
         if (i == 3) h.files.lock_fn = NULL; /* which would find that the manifest is there already */
@@ -1048,7 +1048,7 @@ static void save_looks_back(void) { /* somebody removes or changes files of a sa
     }
 }
 static void save_looks_back_fails(void) { /* a disk that cannot be read is no other run */
-    static run r; size_t n; int told[4] = { 0, 0, 0, 0 }, k; static const char *const texts[4] = { "save: manifest could not be opened to look at it", "save: manifest could not be read when it was written", "save: file could not be opened to look at it", "save: file could not be read when it was written" };
+    static save_run r; size_t n; int told[4] = { 0, 0, 0, 0 }, k; static const char *const texts[4] = { "save: manifest could not be opened to look at it", "save: manifest could not be read when it was written", "save: file could not be opened to look at it", "save: file could not be read when it was written" };
     for (n = 1; n < 80; ++n) {
         save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_error why = memopt_i_error(MEMOPT_OK, NULL); char line[256] = "";
         run_begin(&r, &h, "run");
@@ -1065,7 +1065,7 @@ static void save_looks_back_fails(void) { /* a disk that cannot be read is no ot
 }
 /* Which generations would a resume take, if the newer ones were not there? */
 static size_t run_resumable(save_disk *d, const memopt_host *h, const char *path) {
-    size_t count = 0, k; static run r;
+    size_t count = 0, k; static save_run r;
     save_disk *before = (save_disk *)malloc(sizeof *before);
     if (!before) return 0;
     memcpy(before, d, sizeof *d);
@@ -1095,7 +1095,7 @@ static void damage_data(save_disk *d, const char *path) { /* a byte of the items
 /* What a resume refuses does not push out what it took: in the same process, in a later one, with a lock and without; any
    of those that stay may be damaged, not only the newest. */
 static void save_keeps_what_resumes(void) {
-    static run r; int form; uint64_t step; size_t keep, bad;
+    static save_run r; int form; uint64_t step; size_t keep, bad;
     for (form = 0; form < 6; ++form) /* bit 0: a lock; 0: nobody resumes, 2: resumed by this process, 4: by one before */
         for (keep = 2; keep <= 4; ++keep)
             for (bad = 1; bad < (size_t)1 << keep; ++bad) {
@@ -1134,7 +1134,7 @@ static void save_keeps_what_resumes(void) {
             }
 }
 static void save_resumes_elsewhere(void) { /* a run that goes on from another one's directory has learnt nothing of its own */
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); uint64_t step = 0; int k;
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); uint64_t step = 0; int k;
     for (k = 0; k < 2; ++k) {
         run_begin(&r, &h, k ? "run" : "other");
         for (step = 1; step <= 2; ++step) { run_set(&r, step); CHECK(memopt_save_write(&r.save) == MEMOPT_OK); }
@@ -1157,7 +1157,7 @@ static memopt_status keeps_read(void *user, void *file, uint64_t offset, void *b
     return s;
 }
 static void save_keeps_price(void) {
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); uint64_t step; const size_t data = 4 * RUN_WIDE + RUN_CODES + 2 * RUN_HALF + 16; int form;
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); uint64_t step; const size_t data = 4 * RUN_WIDE + RUN_CODES + 2 * RUN_HALF + 16; int form;
     h.files.read_fn = keeps_read;
     for (form = 0; form < 2; ++form) {
         run_begin(&r, &h, "run");
@@ -1186,7 +1186,7 @@ static void save_keeps_price(void) {
     disk_free(d);
 }
 static void save_lock(void) { /* who saves into a directory that another run has is told so at once, and by its name */
-    static run r, q; save_disk *d = disk_new(); memopt_host h = disk_host(d), plain; memopt_saving *saving = NULL; memopt_error why = memopt_i_error(MEMOPT_OK, NULL); memopt_save_lock *lock = NULL; size_t n; memopt_status s;
+    static save_run r, q; save_disk *d = disk_new(); memopt_host h = disk_host(d), plain; memopt_saving *saving = NULL; memopt_error why = memopt_i_error(MEMOPT_OK, NULL); memopt_save_lock *lock = NULL; size_t n; memopt_status s;
     static const char in_use[] = "save: path is in use, another run saves there: run";
     run_begin(&r, &h, "run"); run_begin(&q, &h, "run");
     q.save.error = &why;
@@ -1265,7 +1265,7 @@ extern int kill(pid_t process, int number);
 #endif
 /* Processes: one that has the directory, or is in the midst of a save, and is killed; and names that are links. */
 static void save_lock_process(void) {
-    static run r; memopt_host h; char path[600], text[700], victim[640]; int form, pipes[2], lives[2]; memopt_error why = memopt_i_error(MEMOPT_OK, NULL); memopt_saving *saving = NULL; save_names n; void *file = NULL; uint64_t size = 0;
+    static save_run r; memopt_host h; char path[600], text[700], victim[640]; int form, pipes[2], lives[2]; memopt_error why = memopt_i_error(MEMOPT_OK, NULL); memopt_saving *saving = NULL; save_names n; void *file = NULL; uint64_t size = 0;
     CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
     test_path(path, "process");
     save_remove_all(&h, path);
@@ -1319,7 +1319,7 @@ static void save_lock_process(void) {
 }
 #endif
 static void save_new_files(void) { /* what stands in the place of a file of a save that is written is neither overwritten nor followed */
-    static const char *const names[3] = { "rank-0-of-1.safetensors", "manifest", "model.safetensors" }; static run r; size_t k;
+    static const char *const names[3] = { "rank-0-of-1.safetensors", "manifest", "model.safetensors" }; static save_run r; size_t k;
     for (k = 0; k < 3; ++k) {
         save_disk *d = disk_new(); memopt_host h = disk_host(d); char text[80], path[DISK_PATH]; memopt_saving *saving = NULL; memopt_error why = memopt_i_error(MEMOPT_OK, NULL); int file;
         snprintf(text, sizeof text, "save: %s is there already, or a link", k == 1 ? "manifest" : "file");
@@ -1346,7 +1346,7 @@ static void save_path_told(void) { /* why there is no directory to save into */
         { "none/run", "save: path lacks a directory, or one cannot be opened: none/run at name 0" }, { "dir/none/run/", "save: path lacks a directory, or one cannot be opened: dir/none/run/ at name 1" },
         { "dir/mine/run", "save: path goes through a file: dir/mine/run at name 1" }, { "/none/run", "save: path lacks a directory, or one cannot be opened: /none/run at name 0" },
         { "dir/run", "save: path could not be made, though the directory above is there (permission?): dir/run" }, { "run", "save: path could not be made, though the directory above is there (permission?): run" } };
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); size_t k; memopt_save_lock *lock = NULL;
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); size_t k; memopt_save_lock *lock = NULL;
     (void)disk_add(d, "mine", d->file_count++); (void)disk_add(d, "dir", -1); (void)disk_add(d, "dir/mine", d->file_count++);
     d->any_name = 0;
     for (k = 0; k < sizeof paths / sizeof *paths; ++k) {
@@ -1361,7 +1361,7 @@ static void save_path_told(void) { /* why there is no directory to save into */
 }
 static int overtaken; /* how often a run has yet to save twice while a reader opens a manifest */
 static memopt_status overtake_open(void *user, const char *path, memopt_open_mode mode, void **file) {
-    static run w; memopt_host h = disk_host((save_disk *)user); static uint64_t step = 2; int k;
+    static save_run w; memopt_host h = disk_host((save_disk *)user); static uint64_t step = 2; int k;
     if (!overtaken || !strstr(path, "manifest")) return disk_open(user, path, mode, file);
     --overtaken;
     run_begin(&w, &h, "run");
@@ -1369,7 +1369,7 @@ static memopt_status overtake_open(void *user, const char *path, memopt_open_mod
     return disk_open(user, path, mode, file);
 }
 static void load_overtaken(void) { /* all generations that were listed have been replaced: the newest of the new ones */
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d), reader = h; size_t refused = 9; uint64_t step; memopt_status s;
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d), reader = h; size_t refused = 9; uint64_t step; memopt_status s;
     run_begin(&r, &h, "run");
     for (step = 1; step <= 2; ++step) { run_set(&r, step); CHECK(memopt_save_write(&r.save) == MEMOPT_OK); }
     reader.files.open_fn = overtake_open;
@@ -1381,7 +1381,7 @@ static void load_overtaken(void) { /* all generations that were listed have been
     disk_free(d);
 }
 static void save_keeps(void) { /* generations that hold, not names; of one number both */
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); uint64_t step; size_t refused = 0; int k;
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); uint64_t step; size_t refused = 0; int k;
     run_begin(&r, &h, "run");
     for (step = 1; step <= 3; ++step) { run_set(&r, step); CHECK(memopt_save_write(&r.save) == MEMOPT_OK); }
     (void)disk_add(d, "run/gen-7-step-7", -1);
@@ -1423,7 +1423,7 @@ static int run_rots(replayed_disk *d, uint64_t step) { /* a byte of the newest g
    there, or one that was begun after it; where that has rotted, the one before it. A save that failed at its last sync may
    be there and resumed from, and gone after a power cut. */
 static size_t run_lives(uint64_t seed, size_t states) {
-    replayed_disk *d = replay_new(seed), *after; static run now; uint64_t step = 0, last = 0, before = 0, random = seed; size_t life, at; memopt_save_lock *lock; int is_last = 1; /* last, before: saves that returned OK; is_last: nothing was begun since, nor resumed from */
+    replayed_disk *d = replay_new(seed), *after; static save_run now; uint64_t step = 0, last = 0, before = 0, random = seed; size_t life, at; memopt_save_lock *lock; int is_last = 1; /* last, before: saves that returned OK; is_last: nothing was begun since, nor resumed from */
     for (life = 0; life < 4 && states; ++life, --states) {
         memopt_host h = replay_host(d); uint64_t got = 0; memopt_status s; int rots = 0; const size_t saves = test_below(&random, 4), kind = test_below(&random, 4); const long when = 1 + (long)test_below(&random, 12 * saves + 1);
         if (before && is_last && test_below(&random, 3) == 0 && run_rots(d, last)) rots = 1;
@@ -1468,7 +1468,7 @@ static void save_replayed(void) {
 
 /* ---- bits that are wrong ---- */
 static int bad_loads_older(save_disk *d, const memopt_host *h) { /* the one before, with a reason */
-    static run r; memopt_saved *saved = NULL; memopt_error why = memopt_i_error(MEMOPT_OK, NULL); int good;
+    static save_run r; memopt_saved *saved = NULL; memopt_error why = memopt_i_error(MEMOPT_OK, NULL); int good;
     (void)d;
     run_begin(&r, h, "run");
     if (memopt_saved_open(&r.save, &saved)) return 0;
@@ -1478,7 +1478,7 @@ static int bad_loads_older(save_disk *d, const memopt_host *h) { /* the one befo
     return good;
 }
 static void save_bits(void) {
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); int manifest, file; size_t i, header; uint64_t seed = 4;
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); int manifest, file; size_t i, header; uint64_t seed = 4;
     run_begin(&r, &h, "run");
     run_set(&r, 1); CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
     run_set(&r, 2); CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
@@ -1505,7 +1505,7 @@ static void save_bits(void) {
     disk_free(d);
 }
 static void save_cuts(void) { /* every length below, and some above */
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); int k; size_t i, whole;
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); int k; size_t i, whole;
     run_begin(&r, &h, "run");
     run_set(&r, 1); CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
     run_set(&r, 2); CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
@@ -1571,7 +1571,7 @@ static void save_foreign(void) {
         { 32, 8, 1, "save: number of the manifest 1, the directory says 2" },
         { 44, 4, 1, "save: file has another checksum at tile 0" }
     };
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); int manifest, file; size_t i; unsigned char *keep; size_t size; memopt_saved *saved = NULL;
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); int manifest, file; size_t i; unsigned char *keep; size_t size; memopt_saved *saved = NULL;
     memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
     run_begin(&r, &h, "run");
     run_set(&r, 1); CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
@@ -1619,7 +1619,7 @@ static void save_foreign(void) {
 }
 
 static void save_foreign_two(void) { /* of two that are refused, why is the newest's; and tiles for which there is no checksum */
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_saved *saved = NULL; memopt_error why = memopt_i_error(MEMOPT_OK, NULL); uint64_t step;
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_saved *saved = NULL; memopt_error why = memopt_i_error(MEMOPT_OK, NULL); uint64_t step;
     run_begin(&r, &h, "run");
     r.save.keep = 3;
     r.save.error = &why;
@@ -1693,7 +1693,7 @@ static void save_golden(void) {
     disk_free(d);
 }
 static void save_content(void) { /* all that was saved, in its order, is compared with its checksum; anything else is not */
-    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_saved *saved = NULL; memopt_save_item first; unsigned char *b; uint64_t header; uint32_t crc; size_t n;
+    static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_saved *saved = NULL; memopt_save_item first; unsigned char *b; uint64_t header; uint32_t crc; size_t n;
     memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
     run_begin(&r, &h, "run");
     r.save.error = &why;
@@ -1964,7 +1964,7 @@ static memopt_status slow_fails(const memopt_save_item *item, uint64_t first, si
     return loads ? MEMOPT_ERR_CORRUPT : MEMOPT_ERR_IO;
 }
 static void save_slow_refuses(void) {
-    static slow_net n; static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_error why = memopt_i_error(MEMOPT_OK, NULL); memopt_saved *saved = NULL; size_t count = 0, unit, i; memopt_save_item items[MEMOPT_SAVE_OPTIM_ITEMS];
+    static slow_net n; static save_run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_error why = memopt_i_error(MEMOPT_OK, NULL); memopt_saved *saved = NULL; size_t count = 0, unit, i; memopt_save_item items[MEMOPT_SAVE_OPTIM_ITEMS];
     CHECK(slow_open(&n, 0, 7));
     CHECK(memopt_save_shard_items(NULL, 0, "a", items, &count) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_save_shard_items(n.shard, 0, NULL, items, &count) == MEMOPT_ERR_ARGUMENT && memopt_save_shard_items(n.shard, 0, "a", NULL, &count) == MEMOPT_ERR_ARGUMENT && memopt_save_shard_items(n.shard, 0, "a", items, NULL) == MEMOPT_ERR_ARGUMENT);

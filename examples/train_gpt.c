@@ -32,7 +32,7 @@
 #include "parts/block.h"
 #include "parts/embedding.h"
 #include "parts/head.h"
-#include "parts/tensor.h"
+#include "parts/ring.h"
 #include "parts/pipeline.h"
 #include "gpt/attention.h"
 #include "gpt/model.h"

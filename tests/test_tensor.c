@@ -558,7 +558,7 @@ static void width_refuses(void) {
     WIDTH_SAYS((cut.by_length = 1, t.attention = &ring), NULL);
     WIDTH_SAYS((cut.by_length = 1, t.attention = &ring, t.heads = t.kv_heads = 2, t.hidden = 6), NULL); /* parts need not divide them */
     WIDTH_SAYS(cut.by_length = 1, "no attention brings rows of ranks together");
-    WIDTH_SAYS((cut.by_length = 1, t.attention = &ring, t.rotary = 1), "rotary positions of rows are not told");
+    WIDTH_SAYS((cut.by_length = 1, t.attention = &ring, t.rotary = 1), "ring: row_positions are not told");
     WIDTH_SAYS((cut.by_length = 1, t.attention = &ring, t.accumulate = 1), "what a rank has of gradients is a summand: no accumulate, no done_fn");
     WIDTH_SAYS((cut.by_length = 1, t.attention = &ring, t.mlp_chunk = 32), "adapters, codes and mlp_chunk are not cut");
     WIDTH_SAYS((cut.by_length = 1, t.attention = &ring, t.heads = 1), "ring: the ranks do not divide heads and kv_heads");

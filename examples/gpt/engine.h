@@ -62,19 +62,6 @@ static size_t model_hidden(const options *o) {
     return m->is_llama ? (hidden + 31) / 32 * 32 : hidden;
 }
 
-/* The greatest common divisor of the heads and the model's group: so many share keys and values. */
-static size_t model_group(const options *o) {
-    size_t a = o->heads, b = model_row_of(o)->group;
-
-    while (b) {
-        const size_t rest = a % b;
-
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static void describe_shape(transformer *t, const options *o) { /* what --model names */
     const model_row *row = model_row_of(o);
 
@@ -220,15 +207,16 @@ static size_t input_bytes(const model *m) {
     return m->vit ? pixel_count(m) * memopt_type_bytes(m->shape.type) : transformer_rows(&m->shape) * sizeof(int32_t);
 }
 
-/* Where the documents of a batch begin, and the place of each token in its own. */
+/* Where the documents of a batch begin, and the place of each token in its own; or the latter alone, for rows that are
+   cut by length. */
 static int push_documents(engine *e) {
     transformer *t = &e->m.shape;
     const size_t rows = transformer_rows(t);
 
-    e->starts = (size_t *)push(e, (rows + 1) * sizeof *e->starts, TAG_DATA);
+    if (e->m.documents && !(e->starts = (size_t *)push(e, (rows + 1) * sizeof *e->starts, TAG_DATA))) return 1;
     e->positions = (int32_t *)push(e, rows * sizeof *e->positions, TAG_DATA);
     t->row_positions = e->positions;
-    return !e->starts || !e->positions;
+    return !e->positions;
 }
 
 static int push_batch(engine *e) {
@@ -237,7 +225,7 @@ static int push_batch(engine *e) {
     if (m->vit && !(e->pixels = (float *)push(e, pixel_count(m) * sizeof(float), TAG_DATA))) return 1;
     e->input = e->pixels;
     if (!m->vit || m->shape.type != MEMOPT_TYPE_F32) e->input = push(e, input_bytes(m), TAG_DATA);
-    if (m->documents && push_documents(e)) return 1;
+    if ((m->documents || (transformer_by_length(&m->shape) && m->shape.rotary)) && push_documents(e)) return 1;
     return !e->input || !(e->targets = (int32_t *)push(e, target_count(m) * sizeof(int32_t), TAG_DATA));
 }
 

@@ -92,8 +92,10 @@ static size_t end_count(const model *m) { /* tensors that are no block's */
     return m->embedding.tensor_count + m->head.part.tensor_count;
 }
 
-/* Of a tensor that is cut, each piece: of so many parts. */
-static size_t part_count(const model *m) { return m->shape.cut ? m->shape.cut->parts : 1; }
+/* Of a tensor that is cut, each piece: of so many parts. Cut by length are rows alone. */
+static size_t part_count(const model *m) {
+    return m->shape.cut && !m->shape.cut->by_length ? m->shape.cut->parts : 1;
+}
 
 /* What tensor `i` of both ends is, and which piece of it: tokens, and an untied head, are cut. */
 static size_t end_of(const model *m, size_t i, size_t *piece) {

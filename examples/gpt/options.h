@@ -49,6 +49,7 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
     const char *id_file;                              /* a file, or NULL: ranks are threads */
     size_t      pipeline, chunks;                     /* ranks that share a pass by layers; runs of layers of each */
     size_t      tensor, parts;                        /* ranks that share a pass by width; parts of the model, 0 = whole */
+    size_t      sequence;                             /* by length, then parts are of its rows; 0: whole */
     int         offload;                              /* OFFLOAD_..., or'ed */
     const char *offload_to;                           /* a folder; NULL: memory of the host */
     const char *speeds;                               /* file, or NULL */
@@ -73,7 +74,7 @@ enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT,
     ON_DOCUMENTS, ON_VALIDATE, ON_BATCH,
     ON_STEPS, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_SKIP_OUTLIERS, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
     ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_GRAPH, ON_FIT, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
-    ON_PIPELINE, ON_CHUNKS, ON_TENSOR, ON_PARTS, ON_RANK, ON_ID_FILE, ON_OFFLOAD,
+    ON_PIPELINE, ON_CHUNKS, ON_TENSOR, ON_SEQUENCE, ON_PARTS, ON_RANK, ON_ID_FILE, ON_OFFLOAD,
     ON_DRY_RUN, ON_LADDER, ON_ENDS, ON_BATCH_TABLE, ON_SAMPLE, ON_JSON, ON_SAVE, ON_SAVE_EVERY, ON_RESUME, ON_THREADS, ON_GEMM, ON_QUIET, ON_HELP,
     SWITCHES };
 typedef struct switch_row { const char *chapter, *name, *value, *text; } switch_row; /* value NULL: it takes none */
@@ -121,7 +122,8 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "pipeline", "P", "P ranks share each pass by layers, units following each other; default 1" },
     { NULL, "chunks", "V", "runs of layers for each of the P ranks, which then wait less; default 1" },
     { NULL, "tensor", "T", "T ranks share each pass: heads, columns, vocabulary, rows; default 1" },
-    { NULL, "parts", "S", "of the model's width, the same for any T: so are the bits; default T" },
+    { NULL, "sequence", "R", "R ranks share each pass: rows, and heads where these meet; default off" },
+    { NULL, "parts", "S", "of the width, or of rows, the same for any T or R: so are the bits; default T or R" },
     { NULL, "rank", "R", "with --id-file: of this process; default: as torchrun and mpirun tell it" },
     { NULL, "id-file", "FILE", "on cards: each rank a process, and they meet in FILE.0, FILE.1, ..." },
     { NULL, "offload", "states|weights|activations", "on a disk, several with commas; =DIR: a folder, =host: other memory" },
@@ -291,7 +293,8 @@ static const count_row count_rows[] = {
     { ON_RANKS, offsetof(options, ranks), 1, 1024 }, { ON_STAGE, offsetof(options, stage), 0, 3 },
     { ON_UNITS, offsetof(options, units), 1, 1048576 }, { ON_REPLICAS, offsetof(options, replicas), 1, 1024 },
     { ON_RANK, offsetof(options, rank), 0, 1023 }, { ON_PIPELINE, offsetof(options, pipeline), 1, 1024 }, { ON_CHUNKS, offsetof(options, chunks), 1, 1024 },
-    { ON_TENSOR, offsetof(options, tensor), 1, 1024 }, { ON_PARTS, offsetof(options, parts), 1, 1024 }, { ON_SAMPLE, offsetof(options, sample), 1, 1048576 },
+    { ON_TENSOR, offsetof(options, tensor), 1, 1024 }, { ON_SEQUENCE, offsetof(options, sequence), 1, 1024 },
+    { ON_PARTS, offsetof(options, parts), 1, 1024 }, { ON_SAMPLE, offsetof(options, sample), 1, 1048576 },
     { ON_SAVE_EVERY, offsetof(options, save_every), 1, 1000000000 }, { ON_PROCESSORS, offsetof(options, processors), 1, 1024 }, { ON_THREADS, offsetof(options, threads), 1, 1024 } };
 static size_t *count_at(options *o, size_t row) { return (size_t *)(void *)((char *)o + count_rows[row].offset); }
 static const count_row *count_find(int id, size_t *row) {
@@ -373,7 +376,7 @@ static int options_which(const char *word, const char **value) {
 }
 /* As many as passes go on at a time; a pipeline is full with some for each of its ranks. */
 static size_t options_usual_units(const options *o) {
-    const size_t sharers = o->tensor * o->pipeline, passes = o->ranks / sharers ? o->ranks / sharers : 1;
+    const size_t sharers = o->tensor * o->pipeline * (o->sequence ? o->sequence : 1), passes = o->ranks / sharers ? o->ranks / sharers : 1;
 
     return o->ranks ? passes * (o->pipeline > 1 ? 2 * o->pipeline : 1) : 0;
 }
@@ -403,6 +406,7 @@ static int options_parse(int argc, char **argv, options *o, char *message, size_
     if (needs_lean_attention(o) && !GIVEN(ON_ATTENTION)) o->lean_attention = 1;
     if (o->offload && !o->ranks) o->ranks = 1;
     if (o->tensor > 1 && !o->parts) o->parts = o->tensor;
+    if (o->sequence && !o->parts) o->parts = o->sequence;
     if (o->parts && !GIVEN(ON_ATTENTION)) o->lean_attention = 1;
     if ((o->offload & OFFLOAD_ACTIVATIONS) && !GIVEN(ON_KEEP)) { o->keep = KEEP_OVERHEAD; o->overhead = 0.33; }
     if (o->processors) o->ranks = o->processors; /* at most */

@@ -121,16 +121,22 @@ static int options_parts_wrong(const options *o, char *message, size_t capacity)
     const size_t s = o->parts;
 
     REFUSE(s & (s - 1) || s % o->tensor, "--parts %zu: take a power of two that --tensor %zu divides.", s, o->tensor);
-    REFUSE(o->heads % s, "--parts %zu do not divide --heads %zu: take fewer, or other --heads.", s,
+    REFUSE(o->sequence && s % o->sequence, "--parts %zu: take a power of two that --sequence %zu divides.", s,
+           o->sequence);
+    REFUSE(o->sequence && (o->tensor > 1 || o->pipeline > 1), "--sequence is not there with --%s: leave one of them out.",
+           o->tensor > 1 ? "tensor" : "pipeline");
+    REFUSE(o->sequence && o->heads / model_group(o) % o->sequence, "--sequence %zu does not divide the %zu heads that have "
+           "keys of their own: take fewer ranks, or other --heads.", o->sequence, o->heads / model_group(o));
+    REFUSE(!o->sequence && o->heads % s, "--parts %zu do not divide --heads %zu: take fewer, or other --heads.", s,
            o->heads);
     REFUSE(o->fit && o->context % s,
            "--fit tries every --batch, and --parts %zu do not divide --context %zu: take another --context.", s,
            o->context);
     REFUSE(o->batch * o->context % s, "--parts %zu do not divide the tokens of a batch: take another --batch.", s);
     REFUSE(is_vit(o) || o->sample || o->mlp_chunk || !o->lean_attention,
-           "--%s is not there where a model is cut by width: leave it out, or --parts.",
+           "--%s is not there where a model is cut by width or length: leave it out, or --parts.",
            is_vit(o) ? "model vit" : o->sample ? "sample" : o->mlp_chunk ? "mlp chunk" : "attention full");
-    REFUSE(o->gradients != MEMOPT_TYPE_F32, "--gradients of a model that is cut by width are floats: leave it out.");
+    REFUSE(o->gradients != MEMOPT_TYPE_F32, "--gradients of a model that is cut by width or length are floats: leave it out.");
     return 0;
 }
 
@@ -172,6 +178,8 @@ static int options_ranks_wrong(const options *o, uint64_t given, char *message, 
     REFUSE(o->fuse_step && whole,
            "--fuse-step cannot measure whole tensors, as lamb, lars, adafactor and muon do with --ranks: leave "
            "it out, or take adamw.");
+    REFUSE(o->sequence && o->ranks % o->sequence, "--sequence %zu ranks share a pass, and --ranks %zu are not so many "
+           "passes: take numbers that divide.", o->sequence, o->ranks);
     REFUSE(o->ranks % (o->tensor * o->pipeline), "--tensor %zu times --pipeline %zu ranks share a pass, and --ranks %zu "
            "are not so many passes: take numbers that divide.", o->tensor, o->pipeline, o->ranks);
     REFUSE(o->ranks / (o->tensor * o->pipeline) % o->replicas,
@@ -271,6 +279,7 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
            : GIVEN(ON_PIPELINE) ? "pipeline"
            : GIVEN(ON_CHUNKS)   ? "chunks"
            : GIVEN(ON_TENSOR)   ? "tensor"
+           : GIVEN(ON_SEQUENCE) ? "sequence"
                                 : "parts");
     REFUSE(o->save_every && !o->save, "--save-every says when, and --save where: give --save DIR as well.");
     REFUSE((o->save || o->resume) && (o->ladder || o->batch_table || o->dry_run || o->fit),

@@ -36,7 +36,7 @@ typedef struct rank_report { /* plain values: ranks send them to each other */
 
 /* But for the first only where there are several sets, or ranks share a pass. Links of a pipeline: from even places to
    the next, from odd ones, and around, between the last and the first. Of the first three the earlier rank sends. */
-enum { ALL_RANKS, OWN_SET, BETWEEN_SETS, OWN_PASS, OWN_WIDTH, LINK_ON, LINK_BACK_AROUND = LINK_ON + 2, LINK_BACK,
+enum { ALL_RANKS, OWN_SET, BETWEEN_SETS, OWN_PASS, OWN_CUT, LINK_ON, LINK_BACK_AROUND = LINK_ON + 2, LINK_BACK,
        LINK_ON_AROUND = LINK_BACK + 2, LINK_TIED, COMMS };
 
 struct rank;
@@ -136,11 +136,16 @@ static size_t pushed(const options *o, size_t bytes) {
     return (bytes + unit - 1) & ~(unit - 1);
 }
 
-/* Ranks side by side share a pass: those of a stage by width, one stage behind the other. Each pass is a rank of a set. */
-static size_t pass_ranks(const options *o) { return o->tensor * o->pipeline; }
+/* Ranks side by side share a pass: those of a stage by width, one stage behind the other; or all of them by length. */
+static size_t length_ranks(const options *o) { return o->sequence ? o->sequence : 1; }
+static size_t model_ranks(const options *o) { return o->tensor * o->pipeline; } /* which have the model together */
+static size_t pass_ranks(const options *o) { return model_ranks(o) * length_ranks(o); }
 static size_t pass_count(const options *o) { return o->ranks / pass_ranks(o); }
 static size_t pass_of(const options *o, size_t number) { return number / pass_ranks(o); }
-static size_t set_ranks(const options *o) { return pass_count(o) / o->replicas; }
+
+/* Ranks that have the same of the model cut it among themselves: those of a set. */
+static size_t holder_of(const options *o, size_t number) { return number / model_ranks(o); }
+static size_t set_ranks(const options *o) { return o->ranks / model_ranks(o) / o->replicas; }
 
 /* ---- what a callback does ---- */
 static int rank_said(rank *r, const char *what, memopt_status s) {
@@ -281,6 +286,7 @@ static memopt_shard_desc rank_describe_shard(rank *r) {
     d.use_count = r->use_count;
     d.units = r->o.units;
     d.interleaved = r->o.pipeline > 1;
+    d.unit_ranks = length_ranks(&r->o);
     d.gradients = r->o.gradients;
     d.optim = describe_optimizer(r->e, &r->o, NULL);
     d.optim.gradients = MEMOPT_TYPE_F32;
@@ -311,12 +317,12 @@ static size_t beside_shard(const ranks_plan *p) { return p->data + p->working; }
 
 /* Of weights and Muon's momenta: what each other rank of the set sends goes to all, so in equal shares. */
 static uint64_t weights_received(const ranks_plan *p, size_t number) {
-    const size_t size = set_ranks(p->o), own = pass_of(p->o, number);
+    const size_t size = set_ranks(p->o), own = holder_of(p->o, number);
     uint64_t sum = 0;
     size_t i;
 
     for (i = own / size * size; i < own / size * size + size; ++i)
-        if (i != own) sum += p->bytes[i * pass_ranks(p->o) + number % pass_ranks(p->o)].sent_weights;
+        if (i != own) sum += p->bytes[i * model_ranks(p->o) + number % model_ranks(p->o)].sent_weights;
     return size > 1 ? sum / (size - 1) : 0;
 }
 
@@ -351,7 +357,7 @@ static int plan_shards(rank *r, ranks_plan *p, size_t *largest) {
     d.rank_count = set_ranks(&r->o);
     d.replica_count = r->o.replicas;
     for (*largest = i = 0; i < r->o.ranks; ++i) {
-        d.rank = pass_of(&r->o, i) % d.rank_count;
+        d.rank = holder_of(&r->o, i) % d.rank_count;
         if (said(r->e, "The plan of the ranks", memopt_shard_plan(&d, &p->bytes[i]))) return 1;
         if (rank_plan_stores(r, &d, &p->bytes[i], &p->reports[i])) return 1;
         *largest = most(*largest, predict_shard(&p->bytes[i], held));
@@ -514,7 +520,7 @@ static uint64_t rank_pass_sent(const rank *r) { /* to the others of its pass */
     uint64_t sent = 0;
     int i;
 
-    for (i = OWN_WIDTH; i < COMMS; ++i) {
+    for (i = OWN_CUT; i < COMMS; ++i) {
         const memopt_comm_stats s = memopt_comm_get_stats(r->comms[i]);
 
         sent += s.sent[0] + s.sent[1] + s.sent[2];
@@ -633,11 +639,11 @@ static int rank_each_slice(rank *r, const char *what, size_t tensor, slice_fn *f
     return 0;
 }
 
-typedef struct rank_hashed { uint64_t hash, owner; } rank_hashed; /* of a tensor: which rank of a pass has it; 0: unknown */
+typedef struct rank_hashed { uint64_t hash, owner; } rank_hashed; /* of a tensor: which of those that have the model has it; 0: unknown */
 
 /* What this rank has of a tensor, unless another one of its pass has it, too, and comes first. */
 static int rank_hash_own(rank *r, size_t tensor, int extra, rank_hashed *h) {
-    const uint64_t own = r->number % pass_ranks(&r->o) + 1;
+    const uint64_t own = r->number % model_ranks(&r->o) + 1;
 
     if (r->tensors[tensor].absent || (h->owner && h->owner != own)) return 0;
     h->owner = own;
@@ -647,7 +653,7 @@ static int rank_hash_own(rank *r, size_t tensor, int extra, rank_hashed *h) {
 /* Weights tensor by tensor, and behind each the 16 bits more that it may have: each rank goes on with what the rank
    before has left, so that the hash is that of one process, whatever is cut where. */
 static int rank_hash(rank *r, uint64_t *hash) {
-    const size_t holders = (r->o.stage ? set_ranks(&r->o) : 1) * pass_ranks(&r->o);
+    const size_t holders = (r->o.stage ? set_ranks(&r->o) : 1) * model_ranks(&r->o);
     rank_hashed h = { HASH_BEGIN, 0 };
     memopt_comm_call call;
     memopt_status s = MEMOPT_OK;

@@ -18,6 +18,7 @@ typedef struct rank_here {
     memopt_thread_pool *pool;
     memopt_threads threads;
     memopt_store *store; /* of the shard */
+    transformer_attention_fns ring;
 } rank_here;
 
 #include "ranks.h"
@@ -96,17 +97,22 @@ static int rank_open_kept(rank *r, rank_report *told, memopt_store **out) {
 }
 
 /* ---- to open ---- */
-static void rank_cut(rank *r) { /* by width */
+static size_t cut_ranks(const options *o) { return o->tensor * length_ranks(o); } /* one of them is 1 */
+
+static void rank_cut(rank *r) {
     model *m = &r->e->m;
 
     m->cut.parts = r->o.parts;
-    m->cut.rank = r->number % r->o.tensor;
-    m->cut.rank_count = r->o.tensor;
-    m->cut.comm = r->comms[OWN_WIDTH];
+    m->cut.rank_count = cut_ranks(&r->o);
+    m->cut.rank = r->number % m->cut.rank_count;
+    m->cut.comm = r->comms[OWN_CUT];
+    m->cut.by_length = r->o.sequence > 0;
     m->shape.cut = &m->cut;
     m->begin_fn = tensor_add_embedding;
-    m->block_fn = tensor_add_block;
     m->head_fn = tensor_add_head;
+    if (!m->cut.by_length) m->block_fn = tensor_add_block;
+    r->here.ring = ring_attention(m->cut.comm);
+    if (m->cut.by_length) m->shape.attention = &r->here.ring;
 }
 
 static int rank_describe_model(rank *r) {
@@ -133,7 +139,8 @@ static uint64_t rank_tape_sends(const rank *r, const memopt_tape *tape, size_t f
         const int op = actions[i].op, is_backward = op == MEMOPT_ACTION_BACKWARD;
 
         if (is_backward || op == MEMOPT_ACTION_FORWARD || op == MEMOPT_ACTION_FORWARD_SAVE)
-            bytes += tensor_sends(&r->e->m.shape, first + actions[i].index, r->e->segment_count, is_backward, 0);
+            bytes += (r->o.sequence ? ring_sends : tensor_sends)(&r->e->m.shape, first + actions[i].index,
+                                                                 r->e->segment_count, is_backward, 0);
     }
     return bytes;
 }
@@ -180,8 +187,11 @@ static int rank_plan_stores(rank *r, memopt_shard_desc *d, const memopt_shard_by
 }
 
 static int rank_ready_passes(rank *r) {
+    const size_t rows = r->e->positions ? transformer_rows(&r->e->m.shape) : 0;
     rank_report told = { 0 }; /* as in the plan */
+    size_t i;
 
+    for (i = 0; i < rows; ++i) r->e->positions[i] = (int32_t)(i % r->e->m.shape.length);
     return rank_open_kept(r, &told, &r->e->kept);
 }
 
@@ -318,17 +328,17 @@ static int group_of_link(const options *o, size_t number, size_t which) {
 /* The group of a rank, in which ranks are in their order, or the other way round; NO_GROUP: one of all ranks stands for
    it, or it would be of one rank. */
 static int group_of(const options *o, int kind, size_t number) {
-    const size_t pass = pass_of(o, number), size = set_ranks(o), within = number % pass_ranks(o);
-    const size_t place = place_in_pipeline(o, number);
+    const size_t pass = pass_of(o, number), size = set_ranks(o), within = number % model_ranks(o);
+    const size_t holder = holder_of(o, number), place = place_in_pipeline(o, number);
 
     switch (kind) {
     case ALL_RANKS: return 0;
     case OWN_SET:
-        if (o->replicas == 1 && pass_ranks(o) == 1) return NO_GROUP;
-        return (int)(pass / size * pass_ranks(o) + within);
-    case BETWEEN_SETS: return o->replicas == 1 ? NO_GROUP : (int)(pass % size * pass_ranks(o) + within);
-    case OWN_PASS: return pass_ranks(o) == 1 ? NO_GROUP : (int)pass;
-    case OWN_WIDTH: return o->tensor == 1 ? NO_GROUP : (int)(number / o->tensor);
+        if (o->replicas == 1 && model_ranks(o) == 1) return NO_GROUP;
+        return (int)(holder / size * model_ranks(o) + within);
+    case BETWEEN_SETS: return o->replicas == 1 ? NO_GROUP : (int)(holder % size * model_ranks(o) + within);
+    case OWN_PASS: return model_ranks(o) == 1 ? NO_GROUP : (int)pass;
+    case OWN_CUT: return cut_ranks(o) == 1 ? NO_GROUP : (int)(number / cut_ranks(o));
     case LINK_TIED:
         if (o->pipeline == 1 || (place && place + 1 < o->pipeline)) return NO_GROUP;
         return (int)(pass * o->tensor + number % o->tensor);

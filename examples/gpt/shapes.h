@@ -33,6 +33,19 @@ static int is_vit(const options *o) { return o->model == MODEL_VIT; }
 
 static size_t model_head_width(const options *o) { return model_row_of(o)->wide * (o->width / o->heads); }
 
+/* The greatest common divisor of the heads and the model's group: so many share keys and values. */
+static size_t model_group(const options *o) {
+    size_t a = o->heads, b = model_row_of(o)->group;
+
+    while (b) {
+        const size_t rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 /* The usual attention holds the matrices of heads that all have keys of their own, and see all that was before. */
 static int needs_lean_attention(const options *o) { return model_row_of(o)->is_llama || o->window || o->documents; }
 #endif

@@ -135,9 +135,11 @@ static inline ring_work ring_begin(const memopt_tape_call *call, const memopt_at
 static inline const char *ring_reason(const ring_work *w, const memopt_attention *a) {
     const size_t kv_heads = ring_kv_heads(a);
 
-    const int is_alone = transformer_by_length(ring_shape_of(w->call)) && (w->ranks == 1 || w->call->describing);
+    const transformer *t = ring_shape_of(w->call);
+    const int is_alone = transformer_by_length(t) && (w->ranks == 1 || w->call->describing);
 
     if (!w->comm && !is_alone) return "ring: there is no comm";
+    if (transformer_by_length(t) && t->rotary && !t->row_positions) return "ring: row_positions are not told";
     if (a->batch != 1) return "ring: batch is not 1; several sequences are documents";
     if (a->heads % w->ranks || kv_heads % w->ranks) return "ring: the ranks do not divide heads and kv_heads";
     if (a->query_stride < (a->heads + 2 * kv_heads) * a->width)

@@ -129,7 +129,6 @@ static inline const char *tensor_width_problem(const transformer *t) {
 
 static inline const char *tensor_length_problem(const transformer *t) {
     if (!t->attention) return "no attention brings rows of ranks together";
-    if (t->rotary && !t->row_positions) return "rotary positions of rows are not told";
     return t->accumulate || t->done_fn ? "what a rank has of gradients is a summand: no accumulate, no done_fn" : NULL;
 }
 

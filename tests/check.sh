@@ -293,6 +293,12 @@ mpi() { # examples/adapters/mpi.h with 1 to 8 processes: bytes, ranks that disag
             { cat "$work/said"; fail "train_gpt_mpi -n $grid: other weights, or not as planned"; }
         echo "train_gpt_mpi, ranks $grid: the weights of one"
     done
+    # shellcheck disable=SC2086
+    build/train_gpt --ranks 1 --sequence 1 --stage 0 $wide >"$work/said" 2>&1 || { cat "$work/said"; fail "one rank, 4 parts of rows"; }
+    hash=$(grep -o 'weights [0-9a-f]*$' "$work/said") || fail "no hash"
+    # shellcheck disable=SC2086
+    timeout 100 mpirun $more -n 4 build/train_gpt_mpi --sequence 2 $wide >"$work/said" 2>&1 && grep -q "$hash" "$work/said" && grep -q 'held as planned' "$work/said" ||
+        { cat "$work/said"; fail "train_gpt_mpi, by length: other weights, or not as planned"; }
     # one of a pass is killed: mpirun ends all
     # shellcheck disable=SC2086
     timeout 100 mpirun $more -n 4 build/train_gpt_mpi $wide --pipeline 2 --tensor 2 --steps 1000000 >"$work/said" 2>&1 &

@@ -634,6 +634,65 @@ END
     gpt --ranks 2 --tensor 2 --advise 300M >"$work/said" 2>&1 || fail "$(cat "$work/said")" # every format has a plan
     [ "$(grep -c -- '--tensor 2' "$work/said")" -gt 5 ] && ! grep -q ' -$' "$work/said" || fail "a format without a plan: $(cat "$work/said")"
 }
+sequence() { # a model cut by length: one hash for any number of ranks that share a pass, beside any of passes and stages
+    long="--layers 2 --width 64 --heads 8 --context 64 --batch 2 --parts 8 --units 2 --steps 20"
+    tensor_grids | sed 's/--tensor/--sequence/' | grep -v ' [02] --sequence [24]' >"$work/grids"
+    ranks_family "$long --dropout 0.1 --clip 0.5" <"$work/grids"
+    ranks_family "$long --dropout 0.1 --clip 0.5 --weights bf16 --optimizer adamw8 --keep overhead:40 --head chunk:32 --steps 10" <<END
+1 0 --sequence 1
+4 2 --sequence 2 --replicas 2
+8 3 --sequence 8
+4 1 --sequence 4 --threads 2
+END
+    sums=1
+    ranks_family "$long --heads 32 --weights split --optimizer lamb --model llama --steps 5 --units 3" <<END
+1 0 --sequence 1
+2 3 --sequence 2 --offload states,weights,activations=$work
+8 2 --sequence 8
+8 1 --sequence 2 --replicas 2
+END
+    ranks_family "$long --heads 32 --optimizer muon16 --model qwen3 --documents --validate 3 --steps 5" <<END
+1 0 --sequence 1
+4 1 --sequence 4
+8 3 --sequence 4 --keep every:1
+END
+    sums=0
+    # one part of rows is the network that is not cut, but for how sums are rounded
+    gpt $shape --attention lean --ranks 1 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    want=$(sed -n 's/.*"losses": \[\(.*\)\].*/\1/p' "$work/run.json")
+    gpt $shape --ranks 1 --sequence 1 --parts 1 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    got=$(sed -n 's/.*"losses": \[\(.*\)\].*/\1/p' "$work/run.json")
+    echo "$want,$got" | awk -F, '{ bad = NF != 6; for (i = 1; i <= 3; ++i) { d = $i - $(i + 3); if (d < -1e-4 || d > 1e-4) bad = 1 } exit bad }' || fail "other losses by length: $got, not $want"
+    # a step each on another ring
+    step=0 run="$work/ring" more=
+    common="--layers 1 --width 64 --heads 8 --context 32 --batch 1 --units 2 --parts 4 --dropout 0.1 --optimizer adamw8 --weights bf16 --clip 0.5"
+    # shellcheck disable=SC2086
+    gpt $common --ranks 1 --sequence 1 --steps 4 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    want=$(field weights_hash)
+    while read -r line; do
+        step=$((step + 1))
+        # shellcheck disable=SC2086
+        gpt $common $line --steps $step --save "$run" $more --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+        more="--resume $run"
+    done <<END
+--ranks 4 --sequence 4
+--ranks 2 --sequence 1 --stage 2
+--ranks 8 --sequence 4 --stage 3
+--ranks 2 --sequence 2 --stage 0
+END
+    [ "$step" = 4 ] && [ "$(field weights_hash)" = "$want" ] || fail "other weights on other rings"
+    refused 2 "divide" --ranks 3 --sequence 2
+    refused 2 "power of two" --ranks 3 --sequence 3
+    refused 2 "keys of their own" --ranks 4 --sequence 4 --model llama --heads 4
+    refused 2 "tensor" --ranks 4 --sequence 2 --tensor 2
+    refused 2 "pipeline" --ranks 4 --sequence 2 --pipeline 2
+    refused 2 "ranks" --sequence 2
+    refused 2 "sample" --ranks 2 --sequence 2 --sample 5
+    refused 2 "mlp" --ranks 2 --sequence 2 --mlp chunk:32
+    refused 2 "attention" --ranks 2 --sequence 2 --attention full
+    refused 2 "floats" --ranks 2 --sequence 2 --gradients bf16
+    refused 2 "batch" --ranks 8 --sequence 8 --heads 8 --batch 1 --context 12
+}
 grids() { # a model cut by layers, by width and by data: one hash for all grids of one --parts
     deep="--layers 3 --width 32 --heads 8 --context 16 --batch 2 --units 8 --steps 20 --attention lean"
     ranks_family "$deep --dropout 0.1 --clip 0.5" <<END

@@ -165,6 +165,7 @@ static void ranks_json_put(FILE *f, const void *what) {
     json_count(f, "chunks", o->chunks);
     if (o->pipeline > 1) json_known(f, "pipeline_waiting", told->p->waiting);
     json_count(f, "tensor", o->tensor);
+    json_count(f, "sequence", o->sequence);
     json_count(f, "parts", o->parts);
     json_count(f, "predicted_peak_bytes", largest_rank(told->p, 0)); /* of a rank */
     if (!o->dry_run) json_count(f, "measured_peak_bytes", largest_rank(told->p, 1));

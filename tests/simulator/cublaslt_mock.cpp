@@ -343,6 +343,11 @@ void one_product(const Work &w, int64_t batch) {
 }
 void work(void *argument) {
     Work *w = (Work *)argument;
+    if (simulator_only_lists()) {
+        fprintf(stderr, "product %s: %llu x %llu x %llu, %d\n", w->p.d.type == CUDA_R_32F ? "f32" : "16 bits",
+                (unsigned long long)w->p.m, (unsigned long long)w->p.n, (unsigned long long)w->p.k, (int)w->p.epilogue);
+        return;
+    }
     if (w->workspace_bytes) memset(w->workspace, 0xFF, w->workspace_bytes);
     for (int64_t i = 0; i < w->p.d.batch; ++i) one_product(*w, i);
 }

@@ -1537,7 +1537,8 @@ static double seconds(void) {
 }
 static void run_launch(CUstream_st *s, simulator_i_launch *l) {
     on_device reach(s->device);
-    grid_run(l);
+    if (simulator_only_lists()) fprintf(stderr, "kernel %s: %u x %u\n", l->name, l->grid.x, l->block.x);
+    else grid_run(l);
     l->destroy(l->arguments);
     memory_check_all(l->file, l->line);
 }
@@ -2406,6 +2407,10 @@ void simulator_pending_error(int code) { last_error = (cudaError_t)code; }
 size_t simulator_calls(void) { return faults.calls; }
 size_t simulator_synchronisations(void) { return (size_t)totals.synchronisations; }
 size_t simulator_launches(void) { return faults.launches; }
+int simulator_only_lists(void) {
+    static const bool lists = getenv("SIMULATOR_LISTS") != NULL;
+    return lists;
+}
 void simulator_run_blocks(size_t first, size_t last) {
     device_run(-1);
     blocks_first = first;

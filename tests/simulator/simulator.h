@@ -25,6 +25,7 @@ void   simulator_fail_call(size_t k);     /* any call that can fail, launches in
 void   simulator_pending_error(int code); /* a cudaError_t that cudaGetLastError() has not told yet; 0 takes it back */
 size_t simulator_calls(void);             /* calls that can fail, so far: what simulator_fail_call() counts */
 size_t simulator_launches(void);          /* kernels launched, so far; those that failed as well */
+int    simulator_only_lists(void);
 size_t simulator_synchronisations(void);  /* of blocks and warps, so far: what kernels with barriers do */
 
 /* Huge tensors: of the following launches only the first and the last so many blocks run (SIZE_MAX, 0 for all), and
@@ -34,7 +35,7 @@ void simulator_sparse(size_t bytes);
 
 /* The machine: 2 devices of capability 9.0 with 141 GiB each, unless a test says otherwise; or, for a program that has
    no test around it, SIMULATOR_DEVICES and SIMULATOR_MEMORY (bytes) in its environment. With SIMULATOR_LAUNCHES there it
-   tells at its end how many kernels and products it launched. */
+   tells at its end how many kernels and products it launched; with SIMULATOR_LISTS it tells of each, and runs none. */
 void simulator_devices(int count); /* 0 to 8 */
 void simulator_memory(size_t bytes);
 void simulator_capability(int major, int minor);

@@ -9,6 +9,8 @@ import sys
 import tempfile
 import time
 
+from tally import check, end
+
 WORK = tempfile.TemporaryDirectory()
 OURS = {"test": "test_cuda", "bench": "bench_cuda", "train_gpt": "example_train_gpt"}
 NCU = '''#!/bin/sh
@@ -27,14 +29,6 @@ while [ "${1#--}" != "$1" ]; do shift 2; done
 TORCH = '''#!/bin/sh
 case "$*" in *cuda_gpt.py*) for row in "$@"; do :; done; echo "| $row | 400,000 | 5,000 | 9.000 | 3.500 |" ;; esac
 '''
-failures = 0
-
-
-def check(fine, what):
-    global failures
-    if not fine:
-        failures += 1
-        print("FAILED:", what)
 
 
 def tool(folder, name, text):
@@ -132,5 +126,4 @@ for want in ["| tests: tests of all sections, mma | cut off |", "mma: not all ra
     check(want in text, f"not on the page: {want}\n{text}")
 done = subprocess.run([sys.executable, "tests/card_report.py"], capture_output=True, text=True)
 check(done.returncode == 1 and "card_report.py DIR" in done.stderr, "no folder")
-print("card.sh:", f"{failures} failed" if failures else "as rehearsed")
-sys.exit(failures != 0)
+end("card.sh", "as rehearsed")

@@ -12,6 +12,8 @@ import sys
 import tempfile
 import time
 
+from tally import check, end
+
 CPU, CARD = (os.path.abspath(program) for program in sys.argv[1:3])
 FOLDER = tempfile.TemporaryDirectory()
 TEXT = os.path.join(FOLDER.name, "text")
@@ -88,14 +90,6 @@ REFUSED = {
                         "--... and --weights bf16 need less.", # ...: any text
     "--data /none": "/none: No such file or directory; give --data a file that can be read.",
 }
-failures = 0
-
-
-def check(fine, what):
-    global failures
-    if not fine:
-        failures += 1
-        print("FAILED:", what)
 
 
 def run(program, switches, **environment):
@@ -593,5 +587,4 @@ if "simulator" in CARD:
 
 big = planned("--preset gpt2-124m --batch 32 --weights bf16 --optimizer adamw8 --keep overhead:33 --head chunk:2048".split())
 print(f"GPT-2 124M, 32 x 1024, everything on: {big / 1e6:.0f} MB of the card, planned")
-print("train_gpt.cu:", f"{failures} failed" if failures else "all as the CPU, as planned")
-sys.exit(failures != 0)
+end("train_gpt.cu", "all as the CPU, as planned")

@@ -5116,9 +5116,8 @@ template <int N> CU_DEVICE int optim_adam_zeros(const memopt_i_update_rule &r, c
 enum { OPTIM_OUTSIDE, OPTIM_MIDDLE, OPTIM_ZEROS };
 
 /* memopt_i_v1_moments() and _update() of N elements side by side, in two halves, by a rule that is known. The first
-   returns the range of what it made. A NaN of m may pass: it comes out as one. m, v: v is not its root yet. ZEROS 0: no
-   look for zeros, where the registers do not suffice for what comes of it. */
-template <int N, int ZEROS>
+   returns the range of what it made. A NaN of m may pass: it comes out as one. m, v: v is not its root yet. */
+template <int N>
 CU_DEVICE int optim_adam_moments(const memopt_i_update_rule &r, const optim_element *one, float *m, float *v) {
     const float b1 = memopt_i_times(r.b1, one->scale_m);
     const float b2 = memopt_i_times(r.b2, one->scale_v);
@@ -5139,7 +5138,7 @@ CU_DEVICE int optim_adam_moments(const memopt_i_update_rule &r, const optim_elem
     if (optim_within(optim_minimum<N>(m), optim_maximum<N>(m), optim_power(-60), optim_power(60))
         & (int)(optim_minimum_bits<N>(v) >= memopt_i_float_bits(optim_power(-100)))
         & (int)(optim_maximum_bits<N>(v) <= memopt_i_float_bits(optim_power(100)))) return OPTIM_MIDDLE;
-    return ZEROS && optim_adam_zeros<N>(r, m, v) ? OPTIM_ZEROS : OPTIM_OUTSIDE;
+    return optim_adam_zeros<N>(r, m, v) ? OPTIM_ZEROS : OPTIM_OUTSIDE;
 }
 
 template <int N, int RANGE>
@@ -5232,10 +5231,11 @@ CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_tabl
     }
     fine = memopt_i_v1_finite(g, 4, rule.limit);
     if (rule.weight_limit > 0) fine &= memopt_i_v1_finite(w, 4, rule.weight_limit);
-    if (kind == OPTIM_ADAM && quick && fine) found = optim_adam_moments<4, KIND != OPTIM_ANY>(rule, one, m, v);
-    if (found == OPTIM_MIDDLE)
+    if (kind == OPTIM_ADAM && quick && fine) found = optim_adam_moments<4>(rule, one, m, v);
+    if (found == OPTIM_ZEROS || (KIND == OPTIM_ANY && found)) /* one copy where registers are few */
+        optim_adam_update<4, OPTIM_ZEROS>(rule, one, m, v);
+    else if (found == OPTIM_MIDDLE)
         optim_adam_update<4, OPTIM_MIDDLE>(rule, one, m, v); /* almost always: there is no branch between the four */
-    else if (KIND != OPTIM_ANY && found == OPTIM_ZEROS) optim_adam_update<4, OPTIM_ZEROS>(rule, one, m, v);
     else if (KIND != OPTIM_ANY) {
         CU_UNROLL for (e = 0; e < 4; ++e) {
             if (fine || !optim_refused(rule, g[e], w[e])) optim_one<KIND>(rule, &one[e]);
@@ -5471,7 +5471,7 @@ CU_DEVICE void optim_coded8(optim_four *x, const optim_raw *raw, const optim_tab
         one[e].scale_v = absmax[1];
         one[e].root = 1;
     }
-    const int found = optim_adam_moments<8, 1>(rule, one, m, v);
+    const int found = optim_adam_moments<8>(rule, one, m, v);
     if (found == OPTIM_OUTSIDE) {
         CU_UNROLL for (e = 0; e < 2; ++e)
             optim_coded4<KIND, FORM>(x + e, raw[e], t, k, rule, i, OPTIM_APART * (unsigned)e, OPTIM_WHOLE,

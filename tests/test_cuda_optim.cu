@@ -1414,7 +1414,7 @@ static void cuda_optim_zeros(void) {
     memopt_i_update_rule r; uint64_t seed = 71; int turn, e, taken = 0;
     for (turn = 0; turn < 20000; ++turn) {
         const int no_eps = turn % 5 == 4, whole = turn % 2; /* whole: of the first three kinds */
-        optim_element one[4], other[4]; float m[4], v[4]; int range, odd = 0, zero = 0;
+        optim_element one[4], other[4], either[4]; float m[4], v[4]; int range, odd = 0, zero = 0;
         memset(&r, 0, sizeof r); memset(one, 0, sizeof one);
         r.b1 = 0.9f; r.g1 = 0.1f; r.b2 = 0.999f; r.g2 = 0.031622777f; r.factor = 1; r.decay = 1 - 1e-3f; r.step = 1e-2f; r.ic1 = 1;
         r.ic2 = 3; r.eps = no_eps ? 0 : 1e-8f; r.limit = 3.4e38f;
@@ -1428,16 +1428,19 @@ static void cuda_optim_zeros(void) {
             one[e].scale_m = one[e].scale_v = 1; one[e].root = turn % 4 < 2; one[e].first = 1;
         }
         memcpy(other, one, sizeof one);
-        range = optim_adam_moments<4, 1>(r, one, m, v);
+        range = optim_adam_moments<4>(r, one, m, v);
         for (e = 0; e < 4; ++e) { zero |= m[e] == 0 || v[e] == 0; odd |= fabsf(m[e]) < 1e-10f && m[e] != 0; odd |= v[e] < 1e-20f && v[e] != 0; }
         if (!odd && whole) CHECK_AT(range == (!zero ? OPTIM_MIDDLE : no_eps ? OPTIM_OUTSIDE : OPTIM_ZEROS), turn);
         if (range == OPTIM_OUTSIDE) continue;
         ++taken;
-        if (range == OPTIM_MIDDLE) optim_adam_update<4, OPTIM_MIDDLE>(r, one, m, v); else optim_adam_update<4, OPTIM_ZEROS>(r, one, m, v);
+        memcpy(either, one, sizeof one);
+        optim_adam_update<4, OPTIM_ZEROS>(r, either, m, v); /* of the kernel of all kinds, for both ranges */
+        if (range == OPTIM_MIDDLE) optim_adam_update<4, OPTIM_MIDDLE>(r, one, m, v); else memcpy(one, either, sizeof one);
         for (e = 0; e < 4; ++e) {
             optim_one<OPTIM_ADAM>(r, &other[e]);
             CHECK_AT(memopt_i_float_bits(one[e].w) == memopt_i_float_bits(other[e].w) && memopt_i_float_bits(one[e].m) == memopt_i_float_bits(other[e].m)
                      && memopt_i_float_bits(one[e].v) == memopt_i_float_bits(other[e].v), turn);
+            CHECK_AT(memopt_i_float_bits(either[e].w) == memopt_i_float_bits(one[e].w) && memopt_i_float_bits(either[e].v) == memopt_i_float_bits(one[e].v), turn);
         }
     }
     CHECK(taken > 5000);

@@ -1897,6 +1897,15 @@ PRUNED status_t enter_device(int device, int *before) {
 
 PRUNED status_t leave_device(int device, int before) { return before == device ? 0 : taken(cudaSetDevice(before)); }
 
+template <class WORK> static status_t on_device(int device, const WORK &work) {
+    int before;
+    status_t s = enter_device(device, &before);
+
+    if (s) return s;
+    s = work();
+    return first_error(s, leave_device(device, before));
+}
+
 /* MEMOPT_CUDA_CURRENT_DEVICE becomes the number. */
 PRUNED status_t device_of(int *device) {
     status_t s = ready();
@@ -1912,13 +1921,9 @@ PRUNED status_t device_of(int *device) {
 PUBLIC status_t api::memopt_cuda_memory_available(int device, size_t *free_bytes, size_t *total_bytes) {
     size_t left = 0;
     size_t total = 0;
-    int before;
     status_t s = device_of(&device);
 
-    if (!s) s = enter_device(device, &before);
-    if (s) return s;
-    s = taken(cudaMemGetInfo(&left, &total));
-    s = first_error(s, leave_device(device, before));
+    if (!s) s = on_device(device, [&] { return taken(cudaMemGetInfo(&left, &total)); });
     if (s) return s;
     if (free_bytes) *free_bytes = left;
     if (total_bytes) *total_bytes = total;
@@ -1959,12 +1964,9 @@ typedef status_t work_fn(const memopt_cuda_memory *m, void *to, const void *from
 PRUNED memopt_status source_work(memopt_source *source, work_fn *work, void *to,
                                  const void *from, size_t bytes, int may_stay) {
     memopt_cuda_memory *m = memory_of(source);
-    int before;
-    status_t s = bytes ? enter_device(m->device, &before) : 0;
 
-    if (s || !bytes) return memory_status(m, s);
-    s = settle(m, work(m, to, from, bytes), may_stay);
-    return memory_status(m, first_error(s, leave_device(m->device, before)));
+    if (!bytes) return MEMOPT_OK;
+    return memory_status(m, on_device(m->device, [&] { return settle(m, work(m, to, from, bytes), may_stay); }));
 }
 
 PRUNED status_t work_zero(const memopt_cuda_memory *m, void *start, const void *, size_t bytes) {
@@ -2071,15 +2073,15 @@ template <get_fn *GET, give_fn *GIVE>
 static memopt_status block_reserve(memopt_source *source, size_t bytes, void **base) {
     memopt_cuda_memory *m = memory_of(source);
     void *block = NULL;
-    int before;
-    memopt_status plain;
-    status_t s = enter_device(m->device, &before);
+    memopt_status plain = MEMOPT_OK;
+    const status_t s = on_device(m->device, [&] {
+        status_t got = taken(GET(m, bytes, &block));
 
-    if (s) return memory_status(m, s);
-    s = taken(GET(m, bytes, &block));
-    if (!s && pointer(block, source->base_alignment)) s = MEMOPT_ERR_DEVICE;
-    plain = memory_status(m, s); /* here, where the free bytes are those of the device */
-    s = first_error(s, leave_device(m->device, before));
+        if (!got && pointer(block, source->base_alignment)) got = MEMOPT_ERR_DEVICE;
+        plain = memory_status(m, got); /* here, where the free bytes are those of the device */
+        return got;
+    });
+
     if (s) {
         if (block) (void)taken(GIVE(block));
         return plain ? plain : memory_status(m, s);
@@ -2132,12 +2134,8 @@ PRUNED cudaError_t pinned_give(void *block) { return cudaFreeHost(block); }
 
 PRUNED memopt_status pinned_ready(memopt_source *source) {
     memopt_cuda_memory *m = memory_of(source);
-    int before;
-    status_t s = enter_device(m->device, &before);
 
-    if (s) return memory_status(m, s);
-    s = settle(m, 0, 0);
-    return memory_status(m, first_error(s, leave_device(m->device, before)));
+    return memory_status(m, on_device(m->device, [&] { return settle(m, 0, 0); }));
 }
 
 PRUNED memopt_status pinned_zero(memopt_source *source, void *start, size_t bytes) {
@@ -2371,16 +2369,14 @@ PRUNED memopt_status pages_reserve(memopt_source *source, size_t bytes, void **b
     memopt_cuda_memory *m = memory_of(source);
     range *r;
     CUdeviceptr at = 0;
-    size_t memory;
-    int before;
-    status_t s = enter_device(m->device, &before);
+    const size_t memory = sizeof *r + bytes / m->granularity;
+    status_t s = ready();
 
     if (s) return memory_status(m, s);
-    memory = sizeof *r + bytes / m->granularity;
     r = (range *)memopt_i_alloc(&source->host, memory, MEMOPT_I_HOST_ALIGN);
-    s = r ? driver_error(((address_reserve_fn)m->driver[DRIVER_RESERVE])(&at, bytes, source->base_alignment, 0, 0))
-          : MEMOPT_ERR_MEMORY;
-    s = first_error(s, leave_device(m->device, before));
+    s = !r ? (status_t)MEMOPT_ERR_MEMORY : on_device(m->device, [&] {
+        return driver_error(((address_reserve_fn)m->driver[DRIVER_RESERVE])(&at, bytes, source->base_alignment, 0, 0));
+    });
     if (s) {
         if (at) (void)((range_fn)m->driver[DRIVER_FREE])(at, bytes);
         if (r) memopt_i_free(&source->host, r, memory, MEMOPT_I_HOST_ALIGN);
@@ -2517,8 +2513,13 @@ PRUNED status_t empty_all(memopt_cuda_transfer *t) { /* the oldest first */
     return s || !b[!next].to ? s : empty(&b[!next]);
 }
 
-/* The end of a call that copies one way: after a failure nothing of it is on its way when we return. */
-PRUNED status_t leave_stream(memopt_cuda_transfer *t, int way, int before, status_t s) {
+/* A call that copies one way: after a failure nothing of it is on its way when we return. */
+template <class WORK> static status_t on_stream(memopt_cuda_transfer *t, int way, const WORK &work) {
+    int before;
+    status_t s = enter_device(t->device, &before);
+
+    if (s) return s;
+    s = work(t->streams[way]);
     s = first_error(s, leave_device(t->device, before));
     if (s) (void)taken(cudaStreamSynchronize(t->streams[way]));
     return s;
@@ -2552,24 +2553,22 @@ PRUNED status_t piece(memopt_cuda_transfer *t, int way, unsigned char *to, const
 }
 
 PRUNED status_t cross(memopt_cuda_transfer *t, int way, void *to, const void *from, size_t bytes, cudaStream_t stream) {
-    size_t done = 0;
-    size_t n;
-    int before;
-    status_t s;
+    status_t all;
 
     if (!t || (bytes && (!to || !from))) return MEMOPT_CUDA_ERR_NULL;
-    s = enter_device(t->device, &before);
-    if (s) return s;
     ++t->call;
-    if (bytes) s = behind(t, way, stream);
-    for (; done < bytes && !s; done += n) {
-        n = memopt_i_min(t->bucket_bytes, bytes - done);
-        s = piece(t, way, (unsigned char *)to + done, (const unsigned char *)from + done, n);
-    }
-    if (bytes && !s) s = before_stream(t, way, stream);
-    s = leave_stream(t, way, before, s);
-    if (s) forget_call(t);
-    return s;
+    all = on_stream(t, way, [&](cudaStream_t) {
+        status_t s = bytes ? behind(t, way, stream) : 0;
+        size_t done = 0, n;
+
+        for (; done < bytes && !s; done += n) {
+            n = memopt_i_min(t->bucket_bytes, bytes - done);
+            s = piece(t, way, (unsigned char *)to + done, (const unsigned char *)from + done, n);
+        }
+        return bytes && !s ? before_stream(t, way, stream) : s;
+    });
+    if (all) forget_call(t);
+    return all;
 }
 
 PUBLIC status_t api::memopt_cuda_transfer_in(memopt_cuda_transfer *transfer, void *d_to, const void *from, size_t bytes,
@@ -2591,39 +2590,23 @@ PRUNED status_t wait(memopt_cuda_transfer *t) {
 }
 
 PUBLIC status_t api::memopt_cuda_transfer_wait(memopt_cuda_transfer *transfer) {
-    int before;
-    status_t s;
-
     if (!transfer) return MEMOPT_CUDA_ERR_NULL;
-    s = enter_device(transfer->device, &before);
-    if (s) return s;
-    s = wait(transfer);
-    return first_error(s, leave_device(transfer->device, before));
+    return on_device(transfer->device, [&] { return wait(transfer); });
 }
 
 PUBLIC status_t api::memopt_cuda_transfer_prefetch(memopt_cuda_transfer *transfer, void *d_to, const void *from,
                                                    size_t bytes, cudaStream_t stream) {
-    const int way = UP;
-    int before;
-    status_t s;
-
     if (!transfer || (bytes && (!d_to || !from))) return MEMOPT_CUDA_ERR_NULL;
-    s = enter_device(transfer->device, &before);
-    if (s) return s;
-    if (bytes) s = behind(transfer, way, stream);
-    if (bytes && !s) s = taken(cudaMemcpyAsync(d_to, from, bytes, cudaMemcpyHostToDevice, transfer->streams[way]));
-    return leave_stream(transfer, way, before, s);
+    return on_stream(transfer, UP, [&](cudaStream_t up) {
+        const status_t s = bytes ? behind(transfer, UP, stream) : 0;
+
+        return bytes && !s ? taken(cudaMemcpyAsync(d_to, from, bytes, cudaMemcpyHostToDevice, up)) : s;
+    });
 }
 
 PUBLIC status_t api::memopt_cuda_transfer_join(memopt_cuda_transfer *transfer, cudaStream_t stream) {
-    int before;
-    status_t s;
-
     if (!transfer) return MEMOPT_CUDA_ERR_NULL;
-    s = enter_device(transfer->device, &before);
-    if (s) return s;
-    s = before_stream(transfer, UP, stream);
-    return first_error(s, leave_device(transfer->device, before));
+    return on_device(transfer->device, [&] { return before_stream(transfer, UP, stream); });
 }
 
 /* Frees what is there: also after half a creation. */
@@ -2678,7 +2661,6 @@ PUBLIC status_t api::memopt_cuda_transfer_create(int device, const memopt_cuda_t
     memopt_cuda_transfer *t;
     memopt_host host;
     size_t bytes;
-    int before;
     status_t s;
 
     if (!out) return MEMOPT_CUDA_ERR_NULL;
@@ -2699,13 +2681,9 @@ PUBLIC status_t api::memopt_cuda_transfer_create(int device, const memopt_cuda_t
     t->owns = !d.pinned;
     t->ledger = d.ledger;
     t->host = host;
-    s = enter_device(t->device, &before);
-    if (!s) {
-        s = transfer_open(t);
-        s = first_error(s, leave_device(t->device, before));
-        if (s) (void)transfer_close(t);
-    }
+    s = on_device(t->device, [&] { return transfer_open(t); });
     if (s) {
+        (void)transfer_close(t);
         memopt_i_free(&host, t, sizeof *t, MEMOPT_I_HOST_ALIGN);
         return s;
     }
@@ -2781,18 +2759,15 @@ PRUNED unsigned char *slot_at(const memopt_cuda_store *store, const store_slot *
 /* A copy between a pinned slot and the device, beside the computing; nobody waits here. */
 PRUNED status_t store_cross(memopt_cuda_store *store, store_slot *slot, int way, void *to, const void *from,
                             size_t bytes) {
-    memopt_cuda_transfer *t = store->transfer;
-    int before;
-    status_t s = enter_device(t->device, &before);
+    const cudaMemcpyKind kind = way == UP ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
 
-    if (s) return s;
-    s = behind(t, way, store->stream);
-    if (!s) s = await(t->streams[way], slot->event);
-    if (!s) s = taken(cudaMemcpyAsync(to, from, bytes, way == UP ? cudaMemcpyHostToDevice
-                                                                             : cudaMemcpyDeviceToHost,
-                                      t->streams[way]));
-    if (!s) s = taken(cudaEventRecord(slot->event, t->streams[way]));
-    return leave_stream(t, way, before, s);
+    return on_stream(store->transfer, way, [&](cudaStream_t stream) {
+        status_t s = behind(store->transfer, way, store->stream);
+
+        if (!s) s = await(stream, slot->event);
+        if (!s) s = taken(cudaMemcpyAsync(to, from, bytes, kind, stream));
+        return s ? s : taken(cudaEventRecord(slot->event, stream));
+    });
 }
 
 PRUNED void slot_free(memopt_cuda_store *store, store_slot *slot) {
@@ -2917,7 +2892,6 @@ PUBLIC status_t api::memopt_cuda_store_create(const memopt_cuda_store_desc *desc
                                               memopt_tape_store *table) {
     memopt_carver c = memopt_carver_begin(NULL);
     size_t bytes, memory;
-    int before;
     memopt_cuda_store *store;
     memopt_host host;
     status_t s;
@@ -2928,10 +2902,10 @@ PUBLIC status_t api::memopt_cuda_store_create(const memopt_cuda_store_desc *desc
     if (!desc->source->host_visible || host_of(desc->host, &host)) return MEMOPT_ERR_ARGUMENT;
     (void)store_lay_out(&c, desc->slots); /* MEMOPT_CHAIN_MAX of them at the most: it fits */
     memory = c.bytes;
-    s = enter_device(desc->transfer->device, &before);
+    s = ready();
     if (s) return s;
     store = (memopt_cuda_store *)memopt_i_alloc(&host, memory, MEMOPT_I_HOST_ALIGN);
-    if (!store) return first_error(leave_device(desc->transfer->device, before), MEMOPT_ERR_MEMORY);
+    if (!store) return MEMOPT_ERR_MEMORY;
     memset(store, 0, memory);
     store->transfer = desc->transfer;
     store->source = desc->source;
@@ -2945,8 +2919,7 @@ PUBLIC status_t api::memopt_cuda_store_create(const memopt_cuda_store_desc *desc
     store->pinned = desc->source->kind == MEMOPT_SOURCE_PINNED;
     c = memopt_carver_begin(store);
     store->slot = store_lay_out(&c, desc->slots);
-    s = store_open(store);
-    s = first_error(s, leave_device(desc->transfer->device, before));
+    s = on_device(desc->transfer->device, [&] { return store_open(store); });
     if (s) {
         (void)store_close(store);
         return s;
@@ -2991,13 +2964,8 @@ PUBLIC status_t api::memopt_cuda_store_status(const memopt_cuda_store *store) {
 
 PRUNED memopt_status clock_now(void *user, uint64_t *nanoseconds) {
     memopt_cuda_clock *clock = (memopt_cuda_clock *)user;
-    int before;
-    status_t s = enter_device(clock->device, &before);
+    const status_t s = on_device(clock->device, [&] { return taken(cudaStreamSynchronize(clock->stream)); });
 
-    if (!s) {
-        s = taken(cudaStreamSynchronize(clock->stream));
-        s = first_error(s, leave_device(clock->device, before));
-    }
     if (s) {
         clock->status = s;
         return MEMOPT_ERR_DEVICE;
@@ -7159,7 +7127,6 @@ PUBLIC status_t api::memopt_cuda_optim_apply_offloaded(memopt_optim *optim, cons
     optim_call c;
     offload_pass f;
     size_t bytes = 0;
-    int before;
     status_t s = optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
 
     if (!s && (!offload || !offload->transfer)) s = MEMOPT_CUDA_ERR_NULL;
@@ -7169,17 +7136,18 @@ PUBLIC status_t api::memopt_cuda_optim_apply_offloaded(memopt_optim *optim, cons
     if (!s) s = no_overlap(offload->d_tiles, bytes, d_scratch, c.at.bytes);
     if (!s) s = offload_refused(optim);
     if (!s) s = ready();
-    if (!s) s = enter_device(offload->transfer->device, &before);
     if (s) return s;
     offload_measure(&f, optim, offload->tile);
     f.c = &c;
     f.transfer = offload->transfer;
     f.d_tiles = (unsigned char *)offload->d_tiles;
-    s = behind(f.transfer, UP, stream);
-    if (!s) s = offload_open(&f);
-    if (!s) s = optim_pass_all(&c, OPTIM_APPLY, &f);
-    if (!s) s = before_stream(f.transfer, DOWN, stream);
-    s = first_error(s, leave_device(f.transfer->device, before));
+    s = on_device(f.transfer->device, [&] {
+        status_t here = behind(f.transfer, UP, stream);
+
+        if (!here) here = offload_open(&f);
+        if (!here) here = optim_pass_all(&c, OPTIM_APPLY, &f);
+        return here ? here : before_stream(f.transfer, DOWN, stream);
+    });
     if (s) offload_stop(&f);
     else optim_applied_all(optim);
     return s;
@@ -8041,25 +8009,15 @@ PRUNED cudaStream_t shard_stream(const memopt_cuda_shard *x, int way) { return (
 
 PRUNED cudaEvent_t shard_event(const memopt_cuda_shard *x, size_t event) { return (cudaEvent_t)x->events[event]; }
 
-PRUNED memopt_status shard_status(memopt_cuda_shard *x, int before, status_t s) {
-    s = first_error(s, leave_device(x->device, before));
-    if (s) x->status = s;
-    return memopt_cuda_to_status(s);
-}
-
-PRUNED memopt_status shard_enter(memopt_cuda_shard *x, int *before) {
-    const status_t s = enter_device(x->device, before);
-
-    if (s) x->status = s;
+PRUNED memopt_status shard_told(void *user, status_t s) {
+    if (s) ((memopt_cuda_shard *)user)->status = s;
     return memopt_cuda_to_status(s);
 }
 
 PRUNED memopt_status shard_zero(void *user, void *d_to, size_t bytes) {
     memopt_cuda_shard *const x = (memopt_cuda_shard *)user;
-    int before;
-    const memopt_status s = shard_enter(x, &before);
 
-    return s ? s : shard_status(x, before, taken(cudaMemsetAsync(d_to, 0, bytes, x->stream)));
+    return shard_told(x, on_device(x->device, [&] { return taken(cudaMemsetAsync(d_to, 0, bytes, x->stream)); }));
 }
 
 /* behind: after what the engine's stream was given so far. */
@@ -8067,19 +8025,20 @@ PRUNED memopt_status shard_copy(memopt_cuda_shard *x, int way, void *to, const v
                                 size_t slot) {
     const cudaMemcpyKind kind = way == UP ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
     const cudaStream_t stream = shard_stream(x, way);
-    int before;
-    memopt_status failed = shard_enter(x, &before);
-    status_t s = 0;
+    int begun = 0;
+    const status_t all = on_device(x->device, [&] {
+        status_t s = behind ? taken(cudaEventRecord(shard_event(x, SHARD_BEFORE), x->stream)) : 0;
 
-    if (failed) return failed;
-    if (behind) s = taken(cudaEventRecord(shard_event(x, SHARD_BEFORE), x->stream));
-    if (behind && !s) s = await(stream, shard_event(x, SHARD_BEFORE));
-    if (!s) s = taken(cudaMemcpyAsync(to, from, bytes, kind, stream));
-    if (!s) s = taken(cudaEventRecord(shard_event(x, SHARD_AFTER + slot), stream));
-    if (way == UP) x->is_copied = 1;
-    failed = shard_status(x, before, s);
-    if (failed) (void)taken(cudaStreamSynchronize(stream));
-    return failed;
+        begun = 1;
+        if (behind && !s) s = await(stream, shard_event(x, SHARD_BEFORE));
+        if (!s) s = taken(cudaMemcpyAsync(to, from, bytes, kind, stream));
+        if (!s) s = taken(cudaEventRecord(shard_event(x, SHARD_AFTER + slot), stream));
+        if (way == UP) x->is_copied = 1;
+        return s;
+    });
+
+    if (all && begun) (void)taken(cudaStreamSynchronize(stream));
+    return shard_told(x, all);
 }
 
 PRUNED memopt_status shard_copy_out(void *user, void *to, const void *d_from, size_t bytes, int is_there, size_t slot) {
@@ -8101,30 +8060,30 @@ PRUNED status_t shard_settle(const memopt_cuda_shard *x) {
 
 PRUNED memopt_status shard_wait(void *user, size_t slot) {
     memopt_cuda_shard *const x = (memopt_cuda_shard *)user;
-    int before;
-    const memopt_status failed = shard_enter(x, &before);
-    status_t s;
+    const status_t all = on_device(x->device, [&] {
+        const status_t s = taken(cudaEventSynchronize(shard_event(x, SHARD_AFTER + slot)));
 
-    if (failed) return failed;
-    s = taken(cudaEventSynchronize(shard_event(x, SHARD_AFTER + slot)));
-    if (s) (void)shard_settle(x);
-    return shard_status(x, before, s);
+        if (s) (void)shard_settle(x);
+        return s;
+    });
+
+    return shard_told(x, all);
 }
 
 PRUNED memopt_status shard_join(void *user) {
     memopt_cuda_shard *const x = (memopt_cuda_shard *)user;
     const cudaEvent_t event = shard_event(x, SHARD_JOINED);
-    int before;
-    memopt_status failed;
-    status_t s;
 
     if (!x->is_copied) return MEMOPT_OK;
-    failed = shard_enter(x, &before);
-    if (failed) return failed;
-    s = taken(cudaEventRecord(event, shard_stream(x, UP)));
-    if (!s) s = await(x->stream, event);
-    x->is_copied = s != 0;
-    return shard_status(x, before, s);
+    const status_t all = on_device(x->device, [&] {
+        status_t s = taken(cudaEventRecord(event, shard_stream(x, UP)));
+
+        if (!s) s = await(x->stream, event);
+        x->is_copied = s != 0;
+        return s;
+    });
+
+    return shard_told(x, all);
 }
 
 PRUNED status_t shard_give_back(memopt_cuda_shard *x) {
@@ -8160,17 +8119,13 @@ PRUNED status_t shard_make(memopt_cuda_shard *x) {
 PUBLIC status_t api::memopt_cuda_shard_open(int device, cudaStream_t stream, memopt_cuda_shard *shard,
                                             memopt_shard_device *out) {
     memopt_cuda_shard x;
-    int before;
     status_t s = shard && out ? device_of(&device) : (status_t)MEMOPT_CUDA_ERR_NULL;
 
     if (s) return s;
     memset(&x, 0, sizeof x);
     x.stream = stream;
     x.device = device;
-    s = enter_device(device, &before);
-    if (s) return s;
-    s = shard_make(&x);
-    s = first_error(s, leave_device(device, before));
+    s = on_device(device, [&] { return shard_make(&x); });
     if (s) {
         (void)shard_give_back(&x);
         return s;
@@ -8187,11 +8142,6 @@ PUBLIC status_t api::memopt_cuda_shard_open(int device, cudaStream_t stream, mem
 }
 
 /* ---- a device that adds and steps ---- */
-PRUNED memopt_status shard_told(void *user, status_t s) {
-    if (s) ((memopt_cuda_shard *)user)->status = s;
-    return memopt_cuda_to_status(s);
-}
-
 PRUNED cudaStream_t shard_engine(const void *user) { return ((const memopt_cuda_shard *)user)->stream; }
 
 PRUNED memopt_status shard_scratch(void *user, const memopt_optim_desc *optim, size_t *bytes) {

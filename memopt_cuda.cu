@@ -1860,12 +1860,8 @@ PUBLIC memopt_status api::memopt_cuda_to_status(status_t status) {
    Order      Nothing is known of the caller's stream but what events tell. Before a copy: ours waits for an event
               recorded now in the caller's, so for all that was queued before. After it: the caller's waits for an
               event recorded behind the copy. No CPU waits, but where a bucket must be free, or full.
-   Ladder     Bytes that the CPU touches for n bytes of a value that goes out and comes back:
-              1 cudaMemcpy of pageable memory: n each way inside the driver, and CPU and device take turns.
-              2 One pinned bucket: the same bytes; the CPU goes on after its last one.
-              3 Two buckets each way: the copy of one hides behind the crossing of the other; both ways at once.
-              4 Pinned at the other end (_prefetch, a pinned store): 0 bytes, no bucket, no wait of the CPU.
-              Counted; nothing of it has been measured on a card here.
+   Ways       One bucket makes CPU and bus take turns; of two the copy of one hides behind the crossing of the other.
+              Pinned at the other end (_prefetch, a pinned store) there is no bucket, and no wait of the CPU.
    Failure    A call that fails in the middle waits for what it has begun and forgets the rest, so that nothing arrives
               in memory that is somebody else's by then.
    Trap       cudaSetDevice makes a context on a device that had none, some hundred MiB of it. Putting the thread's
@@ -3012,20 +3008,11 @@ PUBLIC status_t api::memopt_cuda_clock_make(int device, cudaStream_t stream, con
    Finite?    0 * x summed up over four elements is 0 or NaN: multiply-adds, which have nothing else to do, instead of
               comparisons. Back, the products are scaled first so that the codes of infinity and NaN, and no others,
               overflow.
-   Ladder     Counted in the machine code of sm_90, an element: all instructions, and those of the integer units. The
-              last version has 0.93 to 1.02 of a copy's rate on an H200.
-              version 1  the definition in each thread, four elements side by side: f16 28/22, e4m3 32/25, e4m3 with
-                         noise about 60/46, back from f16 22/11, with divergent branches; loads and stores are already
-                         whole: 16 bytes a thread on the float's side, and as many elements on the other, so 128 to 512
-                         bytes side by side in a warp, each byte moved once.
-              version 2  four loads of a thread before the first store: 64 bytes in flight a thread, 128 KiB a
-                         multiprocessor, where 4.8 TB/s for 0.7 us ask for 25 KiB.
-              version 3  without branches (see Idea): bf16 8/5, f16 13/9, e4m3 and e5m2 13/8; with noise bf16 26/17,
-                         the others 41/28; back: bf16 3/1, others 8/3; split 7/4, join 12/9.
-              version 4  noise where `first` is a multiple of 32, and elsewhere version 1: a thread takes four elements
-                         and the four 16 further, which the same words serve: bf16 13/7, the others 28/18. Shuffling
-                         words between threads instead would cost one shuffle for each word that it saves.
-   Stores     of 8-bit codes are 4 bytes a thread, 128 side by side in a warp. In version 4 they are 16 bytes here and
+   Ways       The definition branches in each element; without branches it is half the instructions, and four loads of
+              a thread before its first store keep enough under way. Noise where `first` is a multiple of 32: a thread
+              takes four elements and the four 16 further, which the same words serve; to shuffle words between threads
+              would cost a shuffle for each that it saves.
+   Stores     of 8-bit codes are 4 bytes a thread, 128 side by side in a warp. With noise they are 16 bytes here and
               16 there, the other half of the same 32 following at once: the second-level cache puts them together.
    Random     A thread makes whole blocks of four values; Philox's products keep it at 13 integer instructions a value
               for 4 bytes. Normal numbers use fmaf, single products and an IEEE root, none of which a compiler may
@@ -3686,15 +3673,10 @@ PUBLIC status_t api::memopt_cuda_noise_make(memopt_noise *d_noise, size_t count,
               second-level cache. From 4,096 passes of 8,192 elements on, a CUDA block does 2 to 8 of them with one
               copy: with 8 it is 2% (5%).
    Bytes      Quantise: 4 + 1 + 4/256 an element (bf16: 2 + 1), dequantise as many; each once.
-   Ways       A search in shared memory is 8 dependent reads, a table one. Of a warp for a block, 5 shuffles and an
-              inverse are shared by 8 elements of a thread; of 8 threads with 32 floats each, 3 shuffles by 32, and so
-              are tests and addresses. Dequantise: 256 levels in shared memory, codes and absmax of 8 groups of four
-              asked for first.
-   Conflicts  Reads of shared memory at random places take 3.5 cycles a warp for 32 banks; numbers of a normal
-              distribution 3.2 (squares of them, unsigned: 3.5), codes 3.2. At 4.8 TB/s a multiprocessor moves 20.8
-              bytes a cycle, 4.2 elements of 5 bytes: 0.42 to 0.46 of the time of its shared memory; bf16 (3 bytes)
-              0.70 to 0.76. A copy of the levels for each bank would take all conflicts away, and be 32 KiB to fill for
-              each 8 KiB of codes.
+   Ways       A search is 8 dependent reads, a table one. A warp for a block has 5 shuffles and an inverse for 8
+              elements of a thread; 8 threads with 32 floats each have 3 shuffles for 32, and share tests and addresses.
+   Conflicts  Reads of shared memory at random places take 3.2 to 3.5 cycles a warp: half of its time, of bf16 three
+              quarters. A copy of the levels for each bank would be 32 KiB to fill for each 8 KiB of codes.
    Trap       1 / absmax is IEEE division: an approximate one gives other codes. The product rounds by itself. y may be
               a few units of the last place above 1, so there is a bin from 1 on; negative y there have no level of
               their own and take code 0. A barrier between passes is spared by two rows of `red`. */
@@ -4309,14 +4291,8 @@ PUBLIC status_t api::memopt_cuda_fp8_quantize(const memopt_fp8 *x, cudaStream_t 
               encoded, and the block is encoded once, with the inverse's sign right from the start.
    Not finite As integers, magnitudes from 0x7f800000 on. Such a block, and one that is too small, is multiplied by
               zero: its codes are those of zero then, without a way of its own.
-   Ladder     Rounding to 8 bits, for each element. Counted, not measured on a card.
-              version 1  quantise to two scratches, under either sign, choose a copy for each block and dequantise it: 3
-                         launches, 16 bytes.
-              version 2  a pass in registers: 1 launch, 8 bytes, no scratch; two encodings where the scale is negative,
-                         which is about every second block.
-              version 3  the sign first: one encoding, 2 reads of shared memory instead of up to 3; for it, the largest
-                         of either sign: an instruction more an element, and 3 more shuffles for 32 elements.
-              Copies: 4 + 1 + 4/256 bytes an element (bf16: 4 + 2), each once, and as many back.
+   Ways       To quantise under either sign, choose and dequantise is 3 launches and 16 bytes an element; a pass in
+              registers 1 launch and 8, and with the sign first one encoding. The copy is 5 bytes (bf16: 6) each way.
    Rounds     as in `quant`: in long arrays a CUDA block makes 2 to 8 passes with one copy of the tables.
    Trap       A device makes its own NaN of zero times NaN. The CPU's is kept; see decode(). */
 
@@ -8297,8 +8273,7 @@ PUBLIC status_t api::memopt_cuda_shard_close(memopt_cuda_shard *shard) {
               a time. What need not stay in the cache says so: what is kept, when it is read, and the gradient. Where
               even that is too much, one block has all of the shared memory: of 128,256 floats.
    exp        is 2^(log2(e) x) by the device's own instruction: 2 units in the last place, 0 below 2^-126, and with the
-              product 2 instructions. Counted for bf16: 6 in the first read (half a word, largest, difference, product,
-              exp, sum), 6.5 in the second (the same less the largest, slope, rounding), 4.5 for addresses and loops.
+              product 2 instructions.
    Ways       Largest, sum, loss and gradient by themselves move 12 bytes a bf16 logit; largest and sum in one read 8;
               with rows in shared memory and cache for the second read 4. Then instructions count: the device's own
               exponential, rounding without asking for NaN, few compares, one place for the target.
@@ -11246,10 +11221,8 @@ PUBLIC status_t api::memopt_cuda_rotary_backward(const memopt_cuda_ops *, const 
               *Create): nothing is allocated, so nothing can leak, and the bytes are known before.
    Rows       Row by row is column by column transposed: result^T = right^T left^T. So cuBLASLt's A is our right
               operand, its B the left one, its rows our columns; a bias along our columns is its bias along rows.
-   Ladder     version 1: descriptors created, heuristic asked, all destroyed in each call: 5 allocations, 1 heuristic.
-              version 2: heuristics kept by shape: 5 allocations, and none from the second time on.
-              version 3: descriptors kept as well, in place: 0 allocations, 0 heuristics; a call sets the pointers of
-              bias and aux, hashes 144 bytes, looks at 8 bytes for each shape in the table. Counted, not timed.
+   Ways       Descriptors made in each call cost 5 allocations and a heuristic; kept in place, a call sets the pointers of
+              bias and aux, hashes 144 bytes and looks at 8 bytes for each shape in the table.
    Key        is all that a heuristic looks at: shape, strides, types, epilogue, and how far pointers are aligned, up to
               256 bytes; an algorithm found for aligned ones must not meet others. What it does not look at (alpha,
               beta, addresses) is not in it. "There is none" is kept too.
@@ -12114,12 +12087,9 @@ PUBLIC const memopt_muon *api::memopt_cuda_muon_products(memopt_cuda_muon *muon,
    Problem    Bias, activation, their gradients: each a pass over the outputs, of which the product alone needs one.
    Idea       cuBLASLt works them out in the product's epilogue, while the sums are in registers. What it has no
               epilogue for is a kernel of `layer` after the product.
-   Ladder     bytes of an output of 2 bytes, beside the product's own write of 2:
-              version 1, all by kernels: bias 4, GELU with `pre_activation` kept 4; backward GELU 6, bias gradient 2.
-              version 2, bias and GELU in the epilogue (GELU_AUX_BIAS): 2, which is `pre_activation`; backward as above.
-              version 3, GELU's gradient in the epilogue of the next layer's backward (DGELU): 2, `pre_activation` read;
-              bias gradient in the epilogue of the weights' product (BGRADB): 0. On an H200 bias and GELU
-              cost nothing, 8192 x 8192 x 8192.
+   Ways       By kernels bias and GELU move 8 bytes for an output of 2, and 8 backward. In the epilogues there remain
+              `pre_activation`, written (GELU_AUX_BIAS) and read (DGELU); a bias gradient in the one of the weights'
+              product (BGRADB) moves nothing.
    Epilogues  forward: GELU_AUX wants `pre_activation` with rows of a multiple of 8. RELU_AUX gives a bit mask, not
               `pre_activation`, so ReLU is in the epilogue where nobody wants `pre_activation`. SiLU has none. Backward:
               the gradient goes through the activation of the layer that made our input, so it is DGELU of the product
@@ -13488,11 +13458,8 @@ PUBLIC status_t api::memopt_cuda_batch_norm_fold(const memopt_cuda_ops *, const 
    Idea       As on the CPU: rows go through in chunks, logits -> gradient in place -> gradient of weights, added onto
               the last by beta -> gradient of input. What is divided by, the targets of all rows that are not ignored,
               is counted first, on the device: no chunk needs the host, and nothing waits.
-   Ladder     bytes beyond weights, input and their gradients, for 32,768 rows, 128,256 tokens, bf16:
-              version 1, whole logits, their probabilities and gradient apart: 3 x 8.4 GB.
-              version 2, gradient in place of the logits: 8.4 GB; 4 bytes a logit of traffic beside the products.
-              version 3, chunks of 1,792 rows: 0.46 GB; the gradient of weights is read and written once a chunk: with
-              width 4096 and float, 19 x 4.2 GB, under products of 19 x 5.6 TFLOP: 1.10 of version 2's time on an H200.
+   Ways       Whole logits, probabilities and gradient are 3 x 8.4 GB; the gradient in place 8.4; chunks 0.46 GB, for
+              which the gradient of weights is read and written once a chunk, under products that take longer.
    Chunk      The larger, the fewer passes over the gradient of weights; below 1,024 rows these passes are what takes
               time, so the default is what fits 448 MiB, up to 2,048 rows, in multiples of 128 (a product's tile).
    Type       A logit of 16 bits is wrong by 2^-9 (bf16) of itself, and its probability by as much times its size: what

@@ -11221,8 +11221,8 @@ PUBLIC status_t api::memopt_cuda_rotary_backward(const memopt_cuda_ops *, const 
               *Create): nothing is allocated, so nothing can leak, and the bytes are known before.
    Rows       Row by row is column by column transposed: result^T = right^T left^T. So cuBLASLt's A is our right
               operand, its B the left one, its rows our columns; a bias along our columns is its bias along rows.
-   Ways       Descriptors made in each call cost 5 allocations and a heuristic; kept in place, a call sets the pointers of
-              bias and aux, hashes 144 bytes and looks at 8 bytes for each shape in the table.
+   Ways       Descriptors made in each call cost 5 allocations and a heuristic; kept in place, the pointers of bias and
+              aux, a hash of 144 bytes, and a look at 8 bytes for each shape in the table.
    Key        is all that a heuristic looks at: shape, strides, types, epilogue, and how far pointers are aligned, up to
               256 bytes; an algorithm found for aligned ones must not meet others. What it does not look at (alpha,
               beta, addresses) is not in it. "There is none" is kept too.

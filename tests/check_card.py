@@ -29,6 +29,12 @@ while [ "${1#--}" != "$1" ]; do shift 2; done
 TORCH = '''#!/bin/sh
 case "$*" in *cuda_gpt.py*) for row in "$@"; do :; done; echo "| $row | 400,000 | 5,000 | 9.000 | 3.500 |" ;; esac
 '''
+QUICK = '''#!/bin/sh
+case $0-$* in
+*bench_*attention) echo '{"name": "attention_64", "threads": 0, "n": 1, "value": 8, "unit": "ms", "limit": 2, "of_limit": 0.25}' ;;
+*test_*) echo "3 passed, 0 failed, 0 skipped" ;;
+esac
+'''
 
 
 def tool(folder, name, text):
@@ -40,12 +46,16 @@ def tool(folder, name, text):
     return path
 
 
-def programs(*but):
+def programs(*but, quick=False):
+    """A folder of them, but for some; quick: they only say that all is well."""
     folder = tempfile.mkdtemp(dir=WORK.name)
     for program, there in OURS.items():
         for variant in ("mma", "wgmma"):
-            if f"{program}_{variant}" not in but:
-                os.symlink(os.path.abspath(os.path.join(sys.argv[1], there)), os.path.join(folder, f"{program}_{variant}"))
+            name = f"{program}_{variant}"
+            if quick and name not in but:
+                tool(folder, name, QUICK)
+            elif name not in but:
+                os.symlink(os.path.abspath(os.path.join(sys.argv[1], there)), os.path.join(folder, name))
     return folder
 
 
@@ -94,13 +104,13 @@ status, out, said = rehearse(programs(), **TOOLS, SIMULATOR_DEVICES="0")
 skipped = [verdict for name, verdict in said.items() if name != "machine"]
 check(status == 0 and len(skipped) == 14 and all(verdict.startswith("SKIP: no CUDA device here") for verdict in skipped), f"no card: {said}")
 check(page(out).count("SKIP: no CUDA device here") == 15, "no card: the page")
-status, out, said = rehearse(programs("bench_wgmma", "train_gpt_mma", "train_gpt_wgmma"))
+status, out, said = rehearse(programs("bench_wgmma", "train_gpt_mma", "train_gpt_wgmma", quick=True))
 check(status == 0 and "SKIP: no " in said["attention, wgmma"] and said["attention, wgmma"].endswith("/bench_wgmma: make card")
       and said["profile"].startswith("SKIP: no ") and said["attention, mma"].startswith("ok"), f"missing: {said}")
 check("| attention_64 |" in page(out), "one variant alone: the page")
-status, out, said = rehearse(programs(), **TOOLS, SECONDS_OF_ALL="0")
+status, out, said = rehearse(programs(quick=True), **TOOLS, SECONDS_OF_ALL="0")
 check(status == 0 and all("SKIP: no time left for it" == verdict for verdict in said.values()), f"no time: {said}")
-broken = programs("test_wgmma", "train_gpt_mma", "bench_mma")
+broken = programs("test_wgmma", "train_gpt_mma", "bench_mma", quick=True)
 tool(broken, "test_wgmma", "#!/bin/sh\necho 'FAILED attention'; echo 'x.cu:7: a == b'; echo '3 passed, 1 failed, 0 skipped'; exit 1\n")
 tool(broken, "train_gpt_mma", "#!/bin/sh\necho 'no memory'; exit 3\n")
 tool(broken, "bench_mma", "#!/bin/sh\ncase $* in *attention*) echo '{\"name\": \"attention_64\", \"va'; kill -9 $$ ;; esac\n")

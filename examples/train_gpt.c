@@ -322,6 +322,7 @@ static int run_beside(const options *asked, const beside *known, outcome *out, c
 static int run(const options *asked, outcome *out, char **strip) { return run_beside(asked, NULL, out, strip); }
 #include "gpt/tables.h"
 #include "gpt/frontier.h"
+#include "gpt/advise_ranks.h"
 
 static int run_and_tell(int argc, char **argv) {
     static const int of_cards[] = { ON_GRAPH, ON_RANK, ON_ID_FILE };
@@ -332,7 +333,7 @@ static int run_and_tell(int argc, char **argv) {
         return 2;
     }
     if (o.help) { if (!own_rank()) options_help(stdout, options_bits(of_cards, n)); return 0; }
-    if ((o.advise && advise_open(&o, &known, &out)) || (o.ranks && o.fit && fit(&o, NULL, NULL, out.message, sizeof out.message))) {
+    if ((o.advise && (o.grids ? advise_grids(&o, &out) : advise_open(&o, &known, &out))) || (o.ranks && o.fit && fit(&o, NULL, NULL, out.message, sizeof out.message))) {
         if (!own_rank()) fprintf(stderr, "train_gpt: %s\n", out.message);
         return 1;
     }

@@ -55,6 +55,7 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
     const char *speeds;                               /* file, or NULL */
     int         ladder, ends, batch_table;            /* run the tables instead of one training */
     int         frontier;                             /* train the plans of --advise, too */
+    int         grids;                                /* --advise looks for --pipeline, --tensor and --stage alone */
     int         quiet;                                /* no progress line */
     int         help;                                 /* --help was given: contradictions have not been looked at */
 } options;
@@ -73,7 +74,7 @@ static int  options_bytes(const char *text, size_t *bytes);
 enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_WINDOW, ON_DATA,
     ON_DOCUMENTS, ON_VALIDATE, ON_BATCH,
     ON_STEPS, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_SKIP_OUTLIERS, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
-    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_GRAPH, ON_FIT, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
+    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_GRAPH, ON_FIT, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_GRIDS, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
     ON_PIPELINE, ON_CHUNKS, ON_TENSOR, ON_SEQUENCE, ON_PARTS, ON_RANK, ON_ID_FILE, ON_OFFLOAD,
     ON_DRY_RUN, ON_LADDER, ON_ENDS, ON_BATCH_TABLE, ON_SAMPLE, ON_JSON, ON_SAVE, ON_SAVE_EVERY, ON_RESUME, ON_THREADS, ON_GEMM, ON_QUIET, ON_HELP,
     SWITCHES };
@@ -115,6 +116,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "processors", "N", "for --advise to deal to ranks and their threads; BYTES are of all" },
     { NULL, "speeds", "FILE", "seconds of this machine for --advise; what is missing is measured" },
     { NULL, "frontier", NULL, "train the plans of --advise for less memory, too, and draw them" },
+    { NULL, "grids", NULL, "--advise BYTES a rank: the fastest way to lay out --ranks is trained" },
     { "Many ranks", "ranks", "R", "threads that cut the model among them, on GPUs a card each; default off" },
     { NULL, "stage", "0|1|2|3", "cut: nothing, states, gradients too, weights too; default 3" },
     { NULL, "units", "U", "batches for each step, the same for any R: so are the bits; default R" },
@@ -351,6 +353,7 @@ static int options_take(options *o, int id, const char *v, char *message, size_t
     case ON_LADDER:    o->ladder = 1; break;
     case ON_ENDS:      o->ends = 1; break;
     case ON_FRONTIER:  o->frontier = 1; break;
+    case ON_GRIDS:     o->grids = 1; break;
     case ON_BATCH_TABLE: o->batch_table = 1; break;
     case ON_QUIET:     o->quiet = 1; break;
     default:           o->help = 1; break;
@@ -412,7 +415,7 @@ static int options_parse(int argc, char **argv, options *o, char *message, size_
     if (o->processors) o->ranks = o->processors; /* at most */
     if (o->pipeline > 1 && !GIVEN(ON_STAGE)) o->stage = 1;
     if (!o->units) o->units = options_usual_units(o);
-    if (o->advise) o->dry_run = 1;
+    if (o->advise && !o->grids) o->dry_run = 1;
     o->given = given;
     if (!GIVEN(ON_GRADIENTS) && o->weights == WEIGHTS_BF16 && !o->parts) o->gradients = MEMOPT_TYPE_BF16;
     return options_wrong(o, given, message, capacity);

@@ -247,8 +247,16 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
            : o->ladder || o->batch_table ? "tables"
            : o->save || o->resume        ? "--save and --resume"
                                          : "--validate and --sample");
-    REFUSE((o->speeds || o->frontier) && !o->advise,
-           "--%s goes with --advise BYTES: give that as well, or leave it out.", o->speeds ? "speeds" : "frontier");
+    REFUSE((o->speeds || o->frontier || o->grids) && !o->advise,
+           "--%s goes with --advise BYTES: give that as well, or leave it out.",
+           o->speeds     ? "speeds"
+           : o->frontier ? "frontier"
+                         : "grids");
+    REFUSE(o->grids && (!o->ranks || o->processors || o->frontier || o->offload),
+           "--grids are ways to lay out --ranks: %s.",
+           o->processors || o->frontier ? "leave --processors and --frontier out"
+           : o->offload                 ? "leave --offload out"
+                                        : "give that as well, or leave it out");
     REFUSE(o->processors && !o->advise,
            "--processors are for --advise BYTES to deal: give that as well, or leave it out.");
     REFUSE(o->processors && (GIVEN(ON_RANKS) || GIVEN(ON_THREADS) || GIVEN(ON_REPLICAS)),

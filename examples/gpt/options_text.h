@@ -58,7 +58,7 @@ static void options_value(const options *o, int id, char *v, size_t n) {
     default: {
         const int on = id == ON_FUSE_STEP ? o->fuse_step : id == ON_GRAPH ? o->graph : id == ON_DOCUMENTS ? o->documents
                      : id == ON_DRY_RUN ? o->dry_run : id == ON_LADDER ? o->ladder
-                     : id == ON_ENDS ? o->ends : id == ON_FRONTIER ? o->frontier : id == ON_BATCH_TABLE ? o->batch_table : id == ON_QUIET ? o->quiet : o->help;
+                     : id == ON_ENDS ? o->ends : id == ON_FRONTIER ? o->frontier : id == ON_GRIDS ? o->grids : id == ON_BATCH_TABLE ? o->batch_table : id == ON_QUIET ? o->quiet : o->help;
         snprintf(v, n, "%s", on ? "1" : ""); }
     }
 }

@@ -167,27 +167,26 @@ static void rank_compare_work(const options *o, ranks_plan *p) {
             p->reports[i].work += p->costs[place_in_pipeline(o, i) + k * o->pipeline] / all * (double)o->pipeline;
 }
 
-/* How long ranks wait for each other, where time is as the work is. */
-static int rank_plan_waiting(rank *r, ranks_plan *p) {
+/* The stages against each other. seconds: of each one's forward, then of each one's backward; latency: of a message. */
+static int rank_run_stages(rank *r, const ranks_plan *p, const double *seconds, double latency, pipeline_course *course) {
     const pipeline_desc d = rank_describe_pipeline(r);
     const size_t stages = stage_count(&r->o), count = pipeline_count(&d.shape);
     pipeline_action *actions = (pipeline_action *)calloc(r->o.pipeline * count, sizeof *actions);
     pipeline_schedule s;
-    pipeline_course course;
     size_t i;
     int wrong = !actions && said(r->e, "The schedule", MEMOPT_ERR_MEMORY);
 
     memset(&s, 0, sizeof s);
-    memset(&course, 0, sizeof course);
+    memset(course, 0, sizeof *course);
     s.shape = d.shape;
     s.actions = actions;
     s.sends = PIPELINE_SENDS;
     s.tied_slots = p->stages[stages - 1].tied_slots;
-    s.forward_seconds = p->costs;
-    s.backward_seconds = p->costs + stages;
+    s.forward_seconds = seconds;
+    s.backward_seconds = seconds + stages;
+    s.latency = latency;
     for (i = 0; !wrong && i < r->o.pipeline; ++i) pipeline_list(&d.shape, i, actions + i * count);
-    wrong = wrong || said(r->e, "The schedule", pipeline_simulate(&s, NULL, &course, &r->e->error));
-    p->waiting = course.waiting;
+    wrong = wrong || said(r->e, "The schedule", pipeline_simulate(&s, NULL, course, &r->e->error));
     free(actions);
     return wrong;
 }
@@ -212,6 +211,7 @@ static int rank_plan_place(rank *r, ranks_plan *p, size_t place, memopt_shard_by
 
 static int plan_pipeline(rank *r, ranks_plan *p) {
     memopt_shard_bytes *kept = (memopt_shard_bytes *)calloc(r->o.ranks, sizeof *kept);
+    pipeline_course course = { 0 };
     size_t place;
     int wrong = rank_open_model(r, 0);
 
@@ -223,7 +223,8 @@ static int plan_pipeline(rank *r, ranks_plan *p) {
     if (!wrong && (!kept || !p->stages || !p->pipes || !p->costs)) wrong = said(r->e, "The stages", MEMOPT_ERR_MEMORY);
     wrong = wrong || rank_plan_pipeline(r, p->stages, p->pipes);
     for (place = 0; !wrong && place < r->o.pipeline; ++place) wrong = rank_plan_place(r, p, place, kept);
-    wrong = wrong || rank_plan_waiting(r, p);
+    wrong = wrong || rank_run_stages(r, p, p->costs, 0, &course); /* where time is as the work is */
+    p->waiting = course.waiting;
     if (!wrong) rank_compare_work(&r->o, p);
     if (!wrong) memcpy(p->bytes, kept, r->o.ranks * sizeof *kept);
     free(kept);

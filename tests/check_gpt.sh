@@ -791,6 +791,87 @@ END
     refused 2 "fuse-step" --ranks 2 --pipeline 2 --fuse-step
     refused 2 "--ranks" --pipeline 2
 }
+grid_rows() { sed -n '/^pipeline chunks/,/^$/p' "$work/said" | sed '1d;$d'; } # of the table just told
+sent_most() { # of the run just made: by a rank, in a step, with what goes within a pass
+    awk '/"predicted_pass_sent"/ { gsub(/[",:]/, ""); pass = $4 }
+         /"counted_traffic"/ { sub(/.*"sent": /, ""); if ($0 + pass > most) most = $0 + pass; pass = 0 }
+         END { printf "%d\n", most / steps }' steps="$1" "$work/run.json"
+}
+grids_timed() { # a machine's seconds of a call (a byte) between ranks, to step; what a row's seconds are, in awk
+    sed -i "s/^\(pass.*:\) .*/\1 1 1 1 1 2 2 2 2/; s/^\(step.*:\) .*/\1 $2 0 0 0 0 0 0 0/; s/^\(link.*:\) .*/\1 $1 0 0 0 0 0 0/" "$work/machine"
+    # shellcheck disable=SC2086
+    gpt $advised --advise 1G --grids --dry-run --speeds "$work/machine" >"$work/said" 2>&1 || fail "--speeds: $(cat "$work/said")"
+    grid_rows | awk '{ p = $1; v = $2; t = $3; d = $4; s = $5; sent = $7; bubble = $8; units = 8 / d; want = -1; waits = -1 }
+        { '"$3"' }
+        want >= 0 && (off = $10 - want) * off > 1e-6 { print "not " want " seconds: " $0; bad = 1 }
+        waits >= 0 && (off = bubble - 100 * waits) * off > 0.0026 { print "ranks do not wait " waits ": " $0; bad = 1 }
+        { n += want >= 0 } END { exit bad || !n }' || fail "other seconds with $1, $2"
+}
+grid_advice() { # --advise --grids: every grid is told as it is run, the fastest that fits is chosen, its seconds are those of a machine in numbers
+    advised="--layers 1 --width 32 --heads 8 --context 16 --batch 2 --units 8 --steps 2 --dropout 0.1 --ranks 4 --parts 4"
+    # shellcheck disable=SC2086
+    gpt $advised --advise 1G --grids --json "$work/run.json" >"$work/said" 2>&1 || fail "--grids: $(cat "$work/said")"
+    as_planned 4
+    first=$(grep -E '"(losses|weights_hash)"' "$work/run.json")
+    grid_rows >"$work/rows"
+    # of each rank of the chosen one by tag, and by what is sent
+    sed -n '/^ rank  parameters/,/^$/p' "$work/said" | sed '1d;$d' | awk '{ print $2, $3, $4, $5, $6, $7, $8, $9 }' >"$work/tags"
+    sed -n '/"measured_bytes"/s/[^0-9]\{1,\}/ /gp' "$work/run.json" | sed 's/^ //; s/ $//' | diff - "$work/tags" || fail "not the ranks' bytes by tag"
+    sed -n '/bytes sent a step$/,/^$/p' "$work/said" | sed '1d;$d' | awk '{ print $6, $2 + $3 + $4 }' >"$work/calls"
+    sed -n 's/.*"counted_traffic": { "calls": \([0-9]*\), "sent": \([0-9]*\).*/\1 \2/p' "$work/run.json" | awk '{ print $1 / 2, $2 / 2 }' | diff - "$work/calls" || fail "not the ranks' traffic"
+    # all that there are
+    for p in 1 2 4; do for v in 1 2; do for t in 1 2 4; do for s in 0 1 2 3; do
+        [ $((p * t)) -gt 4 ] || [ $((p * v)) -gt 4 ] || [ $((p == 1 && v > 1)) = 1 ] || [ $((p > 1 && s > 1)) = 1 ] || echo "$p $v $t $((4 / p / t)) $s"
+    done; done; done; done >"$work/all"
+    awk '{ print $1, $2, $3, $4, $5 }' "$work/rows" | diff "$work/all" - || fail "not all grids, or others"
+    while read -r p v t _ s bytes sent _; do
+        # shellcheck disable=SC2086
+        gpt $advised --pipeline $p --chunks $v --tensor $t --stage $s --json "$work/run.json" >"$work/ran" 2>&1 || fail "--pipeline $p --chunks $v --tensor $t --stage $s: $(cat "$work/ran")"
+        as_planned 4
+        [ "$(grep -E '"(losses|weights_hash)"' "$work/run.json")" = "$first" ] || fail "other bits with --pipeline $p --chunks $v --tensor $t --stage $s"
+        [ "$(field measured_peak_bytes) $(sent_most 2)" = "$bytes $sent" ] || fail "told $bytes and sends $sent, not $(field measured_peak_bytes) and $(sent_most 2), with --pipeline $p --chunks $v --tensor $t --stage $s"
+        echo "as told, same bits: --pipeline $p --chunks $v --tensor $t --stage $s"
+    done <"$work/rows"
+    # the choice, for budgets that change it
+    for bytes in $(awk '{ print $6 }' "$work/rows" | sort -nu); do
+        # shellcheck disable=SC2086
+        gpt $advised --advise $bytes --grids --dry-run --json "$work/run.json" >"$work/said" 2>&1 || fail "--advise $bytes: $(cat "$work/said")"
+        grep -q '"weights_hash": null' "$work/run.json" || fail "--dry-run trains"
+        grid_rows | awk -v chosen="$(field pipeline) $(field chunks) $(field tensor) $(field stage)" '
+            ($6 <= budget) != ($11 == "yes") { bad = 1 }
+            $6 <= budget && (!n++ || $10 < least) { least = $10 }
+            $6 <= budget && $1 " " $2 " " $3 " " $5 == chosen { seconds = $10 }
+            END { exit bad || seconds == "" || seconds != least }' budget="$bytes" || fail "not the fastest that fits into $bytes: $(cat "$work/said")"
+    done
+    least=$(awk '{ print $6 }' "$work/rows" | sort -n | head -n 1)
+    # shellcheck disable=SC2086
+    refused 1 "the least is .* MB, with --pipeline 1 --tensor 4 --stage 0; --keep overhead:33 need" $advised --advise $((least - 1)) --grids
+    # shellcheck disable=SC2086
+    gpt $advised --advise "$(sed 's/.*the least is \([0-9.]*\) MB.*/\1M/' "$work/said")" --grids --dry-run >"$work/said" 2>&1 || fail "the least does not fit: $(cat "$work/said")"
+    # a machine in numbers: a forward takes 1 second and a backward 2, of four segments
+    # shellcheck disable=SC2086
+    gpt $advised --advise 1G --grids --speeds "$work/machine" >"$work/said" 2>&1 || fail "--speeds: $(cat "$work/said")"
+    [ "$(wc -l <"$work/machine")" = 6 ] || fail "not what was to be measured: $(cat "$work/machine")"
+    grids_timed "0 0" 0 'if (p == 1) { want = 24; waits = 0 }
+        if (p * v == 4) { one = 3 / t; want = (units * v + p - 1) * one; waits = (p - 1) * one / want }'
+    grids_timed "0 0" 4 'if (p == 1 && t == 1) want = 24 + (s ? 4 / d : 4)'
+    grids_timed "0 1e-5" 0 'if (p == 1) want = 24 + sent / 1e5'
+    # shellcheck disable=SC2086
+    gpt $advised --stage 1 --dry-run --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    calls=$(sed -n 's/.*"predicted_traffic": { "calls": \([0-9]*\).*/\1/p' "$work/run.json" | head -n 1)
+    grids_timed "1 0" 0 "if (p == 1 && t == 1 && s == 1) want = 24 + $calls / 2"
+    # what is given stays; without parts none is by width; units that passes cannot share
+    for more in "--parts 4 --pipeline 2 --tensor 2:2 1 2 0,2 1 2 1,2 2 2 0,2 2 2 1," "--stage 0:1 1 1 0,2 1 1 0,2 2 1 0,4 1 1 0," "--parts 4 --stage 1 --units 7:1 1 1 1,1 1 2 1,1 1 4 1,2 1 2 1,4 1 1 1,"; do
+        # shellcheck disable=SC2086
+        gpt ${advised% --parts 4} ${more%%:*} --advise 1G --grids --dry-run >"$work/said" 2>&1 || fail "$more: $(cat "$work/said")"
+        [ "$(grid_rows | awk '{ printf "%d %d %d %d,", $1, $2, $3, $5 }')" = "${more#*:}" ] || fail "other grids with $more: $(cat "$work/said")"
+    done
+    refused 2 "leave it out" --ranks 2 --grids
+    refused 2 "lay out --ranks" --advise 60M --grids
+    refused 2 "offload" --advise 60M --grids --ranks 2 --offload states
+    refused 2 "processors" --advise 60M --grids --processors 2
+    refused 1 "too small" --advise 60M --grids --ranks 2 --keep budget:1k
+}
 ranks_everywhere() { # every optimizer and format, 100 steps; clipped, or stepped inside backward
     for kind in adamw adam sgd lion lars lamb adafactor rmsprop muon; do
         case $kind in lars | lamb | adafactor) sums=1 inside= ;; muon) sums=0 inside= ;; *) sums=0 inside=--fuse-step ;; esac # sums: not in the plan

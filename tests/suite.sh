@@ -54,7 +54,7 @@ tests() {
     row "callbacks that throw" "$check exceptions"
     header_checks
     for fuzzer in $FUZZERS; do row "$fuzzer, random inputs" "$check fuzz_smoke $fuzzer"; done
-    for check_of_gpt in ranks tensor sequence grids models plan_holds bad_input samples resumes outliers saves_refused own_files killed; do row "train_gpt: $check_of_gpt" "$check gpt $check_of_gpt"; done
+    for check_of_gpt in ranks tensor sequence grids grid_advice models plan_holds bad_input samples resumes outliers saves_refused own_files killed; do row "train_gpt: $check_of_gpt" "$check gpt $check_of_gpt"; done
     for example in $EXAMPLES; do
         case $example in train_gpt | finetune | doctor_tool | advise_tool) continue ;; esac # which have rows of their own
         row "example $example" "$check example $example"

@@ -22,12 +22,13 @@ enum { MOST_GRIDS = 4096,     /* of 1024 ranks and 10000 layers there are fewer 
 typedef struct grid_machine { /* a rank of it */
     double operations;        /* multiply-adds a second, of each thread */
     double memory;            /* bytes a second */
+    double add;               /* seconds of an element that is added to a sum */
     memopt_shard_link link;
-    double pieces[PIECES];    /* measured: CPU seconds of calls; all 0: by operations */
-    double add, step;         /* seconds of an element that is added; CPU seconds to step the model, 0: by memory */
+    int    is_measured;       /* 1: by these CPU seconds, of calls and to step the whole model */
+    double pieces[PIECES], step;
 } grid_machine;
 
-static const grid_machine MACHINE = { 32e9, 10e9, { 1e-5, 2e9, 1 }, { 0 }, ADD_BYTES / 10e9, 0 };
+static const grid_machine MACHINE = { 32e9, 10e9, ADD_BYTES / 10e9, { 1e-5, 2e9, 1 }, 0, { 0 }, 0 };
 
 typedef struct grid {
     options  o;
@@ -50,7 +51,7 @@ static double grid_segment_seconds(const grid_timer *t, const rank *r, size_t se
     const memopt_segment *s = &r->e->segments[segment];
     const size_t count = r->e->segment_count, kind = kind_of(segment, count) + (is_backward ? KINDS : 0);
     const double own = is_backward ? s->backward_cost : s->forward_cost; /* of this rank */
-    double seconds = m->step > 0 ? m->pieces[kind] / (double)r->o.tensor : own / m->operations;
+    double seconds = m->is_measured ? m->pieces[kind] / (double)r->o.tensor : own / m->operations;
 
     seconds /= (double)r->o.threads;
     if (r->o.tensor == 1) return seconds;
@@ -101,7 +102,7 @@ static double grid_step_seconds(const grid_timer *t, const rank *r) {
         here += r->tensors[i].absent ? 0 : (double)r->tensors[i].count;
     }
     if (r->o.stage) here /= (double)set_ranks(&r->o);
-    return t->machine->step > 0 ? t->machine->step * here / all : STEP_BYTES * here / t->machine->memory;
+    return t->machine->is_measured ? t->machine->step * here / all : STEP_BYTES * here / t->machine->memory;
 }
 
 /* Of a step, what a rank takes beside the computing of its passes: waiting for its shard, adding, stepping. */
@@ -303,6 +304,7 @@ static int grid_measure(speeds *s, const options *asked, grid_machine *m) {
     m->link.latency = link[0];
     m->link.bandwidth = 1 / fmax(link[1], 1e-18);
     m->add = link[2];
+    m->is_measured = 1;
     return 0;
 }
 
@@ -499,29 +501,24 @@ static void grids_tell_least(const options *asked, const grid *grids, size_t cou
 
     if (!least_grid) return; /* the last plan has told */
     grid_text(least_grid, text, sizeof text);
-    snprintf(message, capacity, "Nothing fits into %.1f MB a rank: the least is %.1f MB, with %s.",
-             (double)asked->advise / 1e6, ceil((double)least_grid->bytes / 1e5) / 10, text);
+    snprintf(message, capacity, "Nothing fits into %.3f MB a rank: the least is %.3f MB, with %s.",
+             (double)asked->advise / 1e6, ceil((double)least_grid->bytes / 1e3) / 1e3, text);
     tell_leaner(&least_grid->o, planned_bytes, &a, message, capacity);
 }
 
 /* ---- what --advise --grids does ---- */
-static int grids_plan(const options *asked, const grid_machine *m, grid *grids, size_t *count, char *message,
-                      size_t n) {
+/* Returns how many there are. */
+static size_t grids_plan(const options *asked, const grid_machine *m, grid *grids, char *message, size_t n) {
     grid_timer t = { m, NULL, 0, message, n };
+    const size_t count = list_grids(asked, grids);
     size_t i;
 
-    *count = list_grids(asked, grids);
-    if (!*count) {
-        snprintf(message, n, "--grids: %zu --ranks and %zu --units have none with these switches: each --pipeline "
-                 "by itself tells why.", asked->ranks, asked->units);
-        return 1;
-    }
     if (!own_rank()) grid_tell_machine(asked, m);
-    for (i = 0; i < *count; ++i) {
+    for (i = 0; i < count; ++i) {
         if (grid_plan(&t, &grids[i], NULL)) grids[i].bytes = 0;
         if (!own_rank()) grid_tell(&grids[i], asked->advise, message);
     }
-    return 0;
+    return count;
 }
 
 /* 0: *o is the grid to train. */
@@ -531,13 +528,14 @@ static int advise_grids(options *o, outcome *out) {
     grid *grids = (grid *)calloc(MOST_GRIDS, sizeof *grids), chosen;
     grid_machine m = MACHINE;
     grid_timer t = { &m, NULL, 0, message, n };
-    const grid *best = NULL;
+    const grid *best;
     size_t count = 0, fitting;
     int wrong = !grids;
 
     if (!grids) snprintf(message, n, "No memory for the grids.");
-    wrong = wrong || (o->speeds && grid_take_speeds(o, &m, message, n)) || grids_plan(o, &m, grids, &count, message, n);
-    if (!wrong) best = grid_fastest(grids, count, o->advise, &fitting);
+    wrong = wrong || (o->speeds && grid_take_speeds(o, &m, message, n));
+    if (!wrong) count = grids_plan(o, &m, grids, message, n);
+    best = grid_fastest(grids, count, o->advise, &fitting);
     if (best) {
         message[0] = 0;
         if (!own_rank()) grid_tell_why(best, grids, count, o->advise, fitting);

@@ -99,6 +99,7 @@ static void options_help_examples(FILE *to, uint64_t without) {
         { ON_SAVE, "--steps 5000 --save run --save-every 100, and after a stop the same with --resume run" },
         { ON_TENSOR, "--ranks 4 --tensor 2 --parts 4      two passes at a time, each by two ranks" },
         { ON_SEQUENCE, "--ranks 4 --sequence 4 --context 4096   one long context over four ranks" },
+        { ON_GRIDS, "--ranks 8 --parts 4 --advise 3G --grids  the fastest way to lay them out" },
         { ON_RANKS, "--ranks 4 --stage 3 --units 8          four ranks, the bits of one" } };
     size_t i;
 

@@ -797,6 +797,19 @@ sent_most() { # of the run just made: by a rank, in a step, with what goes withi
          /"counted_traffic"/ { sub(/.*"sent": /, ""); if ($0 + pass > most) most = $0 + pass; pass = 0 }
          END { printf "%d\n", most / steps }' steps="$1" "$work/run.json"
 }
+grids_hold() { # common switches: each row of the table just told is what a run of it holds and sends, and all have the same bits
+    first=
+    while read -r p v t _ s bytes sent _; do
+        # shellcheck disable=SC2086
+        gpt $1 --pipeline $p --chunks $v --tensor $t --stage $s --json "$work/run.json" >"$work/ran" 2>&1 || fail "--pipeline $p --chunks $v --tensor $t --stage $s: $(cat "$work/ran")"
+        as_planned 4
+        got=$(grep -E '"(losses|weights_hash)"' "$work/run.json")
+        first=${first:-$got}
+        [ "$got" = "$first" ] || fail "other bits with --pipeline $p --chunks $v --tensor $t --stage $s"
+        [ "$(field measured_peak_bytes) $(sent_most 2)" = "$bytes $sent" ] || fail "told $bytes and sends $sent, not $(field measured_peak_bytes) and $(sent_most 2), with --pipeline $p --chunks $v --tensor $t --stage $s"
+        echo "as told, same bits: $1 --pipeline $p --chunks $v --tensor $t --stage $s"
+    done <"$work/rows"
+}
 grids_timed() { # a machine's seconds of a call (a byte) between ranks, to step; what a row's seconds are, in awk
     sed -i "s/^\(pass.*:\) .*/\1 1 1 1 1 2 2 2 2/; s/^\(step.*:\) .*/\1 $2 0 0 0 0 0 0 0/; s/^\(link.*:\) .*/\1 $1 0 0 0 0 0 0/" "$work/machine"
     # shellcheck disable=SC2086
@@ -812,7 +825,7 @@ grid_advice() { # --advise --grids: every grid is told as it is run, the fastest
     # shellcheck disable=SC2086
     gpt $advised --advise 1G --grids --json "$work/run.json" >"$work/said" 2>&1 || fail "--grids: $(cat "$work/said")"
     as_planned 4
-    first=$(grep -E '"(losses|weights_hash)"' "$work/run.json")
+    chosen=$(field weights_hash)
     grid_rows >"$work/rows"
     # of each rank of the chosen one by tag, and by what is sent
     sed -n '/^ rank  parameters/,/^$/p' "$work/said" | sed '1d;$d' | awk '{ print $2, $3, $4, $5, $6, $7, $8, $9 }' >"$work/tags"
@@ -824,14 +837,8 @@ grid_advice() { # --advise --grids: every grid is told as it is run, the fastest
         [ $((p * t)) -gt 4 ] || [ $((p * v)) -gt 4 ] || [ $((p == 1 && v > 1)) = 1 ] || [ $((p > 1 && s > 1)) = 1 ] || echo "$p $v $t $((4 / p / t)) $s"
     done; done; done; done >"$work/all"
     awk '{ print $1, $2, $3, $4, $5 }' "$work/rows" | diff "$work/all" - || fail "not all grids, or others"
-    while read -r p v t _ s bytes sent _; do
-        # shellcheck disable=SC2086
-        gpt $advised --pipeline $p --chunks $v --tensor $t --stage $s --json "$work/run.json" >"$work/ran" 2>&1 || fail "--pipeline $p --chunks $v --tensor $t --stage $s: $(cat "$work/ran")"
-        as_planned 4
-        [ "$(grep -E '"(losses|weights_hash)"' "$work/run.json")" = "$first" ] || fail "other bits with --pipeline $p --chunks $v --tensor $t --stage $s"
-        [ "$(field measured_peak_bytes) $(sent_most 2)" = "$bytes $sent" ] || fail "told $bytes and sends $sent, not $(field measured_peak_bytes) and $(sent_most 2), with --pipeline $p --chunks $v --tensor $t --stage $s"
-        echo "as told, same bits: --pipeline $p --chunks $v --tensor $t --stage $s"
-    done <"$work/rows"
+    grids_hold "$advised"
+    [ "$(field weights_hash)" = "$chosen" ] || fail "other bits when chosen"
     # the choice, for budgets that change it
     for bytes in $(awk '{ print $6 }' "$work/rows" | sort -nu); do
         # shellcheck disable=SC2086
@@ -854,17 +861,26 @@ grid_advice() { # --advise --grids: every grid is told as it is run, the fastest
     [ "$(wc -l <"$work/machine")" = 6 ] || fail "not what was to be measured: $(cat "$work/machine")"
     grids_timed "0 0" 0 'if (p == 1) { want = 24; waits = 0 }
         if (p * v == 4) { one = 3 / t; want = (units * v + p - 1) * one; waits = (p - 1) * one / want }'
-    grids_timed "0 0" 4 'if (p == 1 && t == 1) want = 24 + (s ? 4 / d : 4)'
+    # of 21472 parameters the embedding has 8704, attention 4288, the MLP 8416, the head 64
+    grids_timed "0 0" 4 'if (p == 1 && t == 1) want = 24 + (s ? 4 / d : 4)
+        if (p == 4) want = 33 + 4 * 8704 / 21472
+        if (v == 2 && t == 1) want = 27 + 4 * (8704 + 8416) / 21472 / (s ? d : 1)'
     grids_timed "0 1e-5" 0 'if (p == 1) want = 24 + sent / 1e5'
     # shellcheck disable=SC2086
     gpt $advised --stage 1 --dry-run --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
     calls=$(sed -n 's/.*"predicted_traffic": { "calls": \([0-9]*\).*/\1/p' "$work/run.json" | head -n 1)
-    grids_timed "1 0" 0 "if (p == 1 && t == 1 && s == 1) want = 24 + $calls / 2"
+    grids_timed "1 0" 0 "if (p == 1 && t == 1 && s == 1) want = 24 + $calls / 2
+        if (t == 4) want = 24 + units * 3 * 7" # a forward of the head sends nothing
+    advised="${advised% --parts 4} --parts 2 --sequence 2"
+    grids_timed "0 1e-5" 0 'want = 24 + sent / 1e5'
+    advised="${advised% --parts 2 --sequence 2}"
     # what is given stays; without parts none is by width; units that passes cannot share
-    for more in "--parts 4 --pipeline 2 --tensor 2:2 1 2 0,2 1 2 1,2 2 2 0,2 2 2 1," "--stage 0:1 1 1 0,2 1 1 0,2 2 1 0,4 1 1 0," "--parts 4 --stage 1 --units 7:1 1 1 1,1 1 2 1,1 1 4 1,2 1 2 1,4 1 1 1,"; do
+    for more in "--parts 4 --pipeline 2 --tensor 2:2 1 2 0,2 1 2 1,2 2 2 0,2 2 2 1," "--parts 2 --sequence 2 --stage 3:1 1 1 3," "--stage 0:1 1 1 0,2 1 1 0,2 2 1 0,4 1 1 0," "--parts 4 --stage 1 --units 7:1 1 1 1,1 1 2 1,1 1 4 1,2 1 2 1,4 1 1 1,"; do
         # shellcheck disable=SC2086
-        gpt ${advised% --parts 4} ${more%%:*} --advise 1G --grids --dry-run >"$work/said" 2>&1 || fail "$more: $(cat "$work/said")"
+        gpt $advised ${more%%:*} --advise 1G --grids --dry-run >"$work/said" 2>&1 || fail "$more: $(cat "$work/said")"
         [ "$(grid_rows | awk '{ printf "%d %d %d %d,", $1, $2, $3, $5 }')" = "${more#*:}" ] || fail "other grids with $more: $(cat "$work/said")"
+        grid_rows >"$work/rows"
+        case $more in *units* | *sequence*) grids_hold "$advised ${more%%:*}" ;; esac
     done
     refused 2 "leave it out" --ranks 2 --grids
     refused 2 "lay out --ranks" --advise 60M --grids

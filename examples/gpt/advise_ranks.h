@@ -1,21 +1,21 @@
 /* advise_ranks.h - --advise BYTES --grids: which ranks share a pass by layers and by width, what is cut among passes.
 
    Grids    Every --pipeline, --chunks (powers of two), --tensor and --stage that --ranks can be laid out as and that
-            options_rules.h allows; those that were given stay, and so do all other switches. By width only with
-            --parts. So all have the same bits.
+            options_rules.h allows; those that were given stay, and so do all other switches, such as --sequence. By
+            width only with --parts. So all have the same bits.
    Bytes    Each grid is planned by the functions a run plans with: what its largest rank holds, and what the rank that
             sends most sends in a step. Both are exact.
    Seconds  Of a machine in numbers, where each rank has processors of its own: MACHINE below, or, with --speeds, what
             was measured here, which is text and may be another machine's. memopt_shard_simulate() tells what a rank
             waits for its shard, adds and steps; pipeline_simulate() runs the stages against each other. What ranks of a
-            pass send each other by width, and gradients of tied tokens, take time of the one that sends; rows between
-            stages that of their link.
+            pass send each other by width or length, and gradients of tied tokens, take time of the one that sends; rows
+            between stages that of their link.
    Choice   The fastest that fits, then the smallest of equals; it is trained, unless --dry-run is given. */
 #ifndef GPT_ADVISE_RANKS_H
 #define GPT_ADVISE_RANKS_H
 
 enum { MOST_GRIDS = 4096,     /* of 1024 ranks and 10000 layers there are fewer */
-       WIDTH_CALLS = 3,       /* of a half's forward or backward, about: parts/tensor.h */
+       CUT_CALLS = 3,         /* of a half's forward or backward, about: parts/tensor.h, ring.h */
        ADD_BYTES = 12,        /* read and written to add an element to a sum */
        STEP_BYTES = 28 };     /* and to step it */
 
@@ -48,15 +48,17 @@ typedef struct grid_timer {
 /* ---- the seconds of a plan ---- */
 static double grid_segment_seconds(const grid_timer *t, const rank *r, size_t segment, int is_backward) {
     const grid_machine *m = t->machine;
+    const transformer *shape = &r->e->m.shape;
     const memopt_segment *s = &r->e->segments[segment];
     const size_t count = r->e->segment_count, kind = kind_of(segment, count) + (is_backward ? KINDS : 0);
     const double own = is_backward ? s->backward_cost : s->forward_cost; /* of this rank */
-    double seconds = m->is_measured ? m->pieces[kind] / (double)r->o.tensor : own / m->operations;
+    const double seconds = m->is_measured ? m->pieces[kind] / (double)cut_ranks(&r->o) : own / m->operations;
+    uint64_t sends = 0;
 
-    seconds /= (double)r->o.threads;
-    if (r->o.tensor == 1) return seconds;
-    return seconds + WIDTH_CALLS * m->link.latency
-         + (double)tensor_sends(&r->e->m.shape, segment, count, is_backward, 0) / m->link.bandwidth;
+    if (cut_ranks(&r->o) > 1)
+        sends = (r->o.sequence ? ring_sends : tensor_sends)(shape, segment, count, is_backward, 0);
+    return seconds / (double)r->o.threads
+         + (sends ? CUT_CALLS * m->link.latency + (double)sends / m->link.bandwidth : 0);
 }
 
 typedef struct grid_uses { /* of a unit: a rank's own */
@@ -292,6 +294,7 @@ static int grid_measure(speeds *s, const options *asked, grid_machine *m) {
     x.ranks = x.units = x.parts = 0;
     x.pipeline = x.chunks = x.tensor = x.replicas = 1;
     x.stage = 3;
+    x.sequence = 0;
     x.grids = 0;
     for (i = 0; i < PIECES; ++i)
         if ((m->pieces[i] = piece_seconds(s, &x, i)) < 0) return 1;

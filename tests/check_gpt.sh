@@ -840,6 +840,7 @@ grid_advice() { # --advise --grids: every grid is told as it is run, the fastest
     grids_hold "$advised"
     [ "$(field weights_hash)" = "$chosen" ] || fail "other bits when chosen"
     # the choice, for budgets that change it
+    # shellcheck disable=SC2013
     for bytes in $(awk '{ print $6 }' "$work/rows" | sort -nu); do
         # shellcheck disable=SC2086
         gpt $advised --advise $bytes --grids --dry-run --json "$work/run.json" >"$work/said" 2>&1 || fail "--advise $bytes: $(cat "$work/said")"
@@ -853,8 +854,9 @@ grid_advice() { # --advise --grids: every grid is told as it is run, the fastest
     least=$(awk '{ print $6 }' "$work/rows" | sort -n | head -n 1)
     # shellcheck disable=SC2086
     refused 1 "the least is .* MB, with --pipeline 1 --tensor 4 --stage 0; --keep overhead:33 need" $advised --advise $((least - 1)) --grids
+    least=$(sed 's/.*the least is \([0-9.]*\) MB.*/\1M/' "$work/said")
     # shellcheck disable=SC2086
-    gpt $advised --advise "$(sed 's/.*the least is \([0-9.]*\) MB.*/\1M/' "$work/said")" --grids --dry-run >"$work/said" 2>&1 || fail "the least does not fit: $(cat "$work/said")"
+    gpt $advised --advise "$least" --grids --dry-run >"$work/said" 2>&1 || fail "the least does not fit: $(cat "$work/said")"
     # a machine in numbers: a forward takes 1 second and a backward 2, of four segments
     # shellcheck disable=SC2086
     gpt $advised --advise 1G --grids --speeds "$work/machine" >"$work/said" 2>&1 || fail "--speeds: $(cat "$work/said")"

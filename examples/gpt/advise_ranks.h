@@ -324,7 +324,7 @@ static int grid_take_speeds(const options *asked, grid_machine *m, char *message
     if (!s) snprintf(message, capacity, "No memory for --speeds.");
     wrong = wrong || speeds_open(asked->speeds, s, keeps, message, capacity);
     if (!wrong && grid_measure(s, asked, m)) {
-        snprintf(message, capacity, "--speeds: a network could not be measured: %s", s->why);
+        snprintf(message, capacity, "--speeds: a network could not be measured: %.300s", s->why);
         wrong = 1;
     }
     if (s && s->count && keeps) wrong |= speeds_close(asked->speeds, s, message, capacity);
@@ -424,7 +424,7 @@ static void grid_tell_machine(const options *asked, const grid_machine *m) {
 }
 
 static void grid_text(const grid *g, char *text, size_t capacity) { /* its switches */
-    char chunks[24] = "";
+    char chunks[40] = "";
 
     if (g->o.chunks > 1) snprintf(chunks, sizeof chunks, "--chunks %zu ", g->o.chunks);
     snprintf(text, capacity, "--pipeline %zu %s--tensor %zu --stage %zu", g->o.pipeline, chunks, g->o.tensor,
@@ -485,7 +485,7 @@ static const grid *grid_smallest(const grid *grids, size_t count) {
 static void grid_tell_why(const grid *best, const grid *grids, size_t count, size_t budget, size_t fitting) {
     size_t all;
     const grid *fastest = grid_fastest(grids, count, SIZE_MAX, &all);
-    char text[100], other[100];
+    char text[160], other[160];
 
     grid_text(best, text, sizeof text);
     printf("\n%s: the fastest of %zu grids that fit into %.3f MB a rank", text, fitting, (double)budget / 1e6);
@@ -500,7 +500,7 @@ static void grid_tell_why(const grid *best, const grid *grids, size_t count, siz
 static void grids_tell_least(const options *asked, const grid *grids, size_t count, char *message, size_t capacity) {
     const grid *least_grid = grid_smallest(grids, count);
     adviser a = adviser_of(asked, NULL, NULL, message, capacity);
-    char text[100];
+    char text[160];
 
     if (!least_grid) return; /* the last plan has told */
     grid_text(least_grid, text, sizeof text);

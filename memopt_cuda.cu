@@ -5176,10 +5176,9 @@ CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_tabl
     fine = memopt_i_v1_finite(g, 4, rule.limit);
     if (rule.weight_limit > 0) fine &= memopt_i_v1_finite(w, 4, rule.weight_limit);
     if (kind == OPTIM_ADAM && quick && fine) found = optim_adam_moments<4>(rule, one, m, v);
-    if (found == OPTIM_ZEROS || (KIND == OPTIM_ANY && found)) /* one copy where registers are few */
-        optim_adam_update<4, OPTIM_ZEROS>(rule, one, m, v);
-    else if (found == OPTIM_MIDDLE)
+    if (KIND != OPTIM_ANY && found == OPTIM_MIDDLE)
         optim_adam_update<4, OPTIM_MIDDLE>(rule, one, m, v); /* almost always: there is no branch between the four */
+    else if (found != OPTIM_OUTSIDE) optim_adam_update<4, OPTIM_ZEROS>(rule, one, m, v); /* of all kinds: of both */
     else if (KIND != OPTIM_ANY) {
         CU_UNROLL for (e = 0; e < 4; ++e) {
             if (fine || !optim_refused(rule, g[e], w[e])) optim_one<KIND>(rule, &one[e]);

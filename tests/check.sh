@@ -1079,7 +1079,7 @@ train_gpt_cuda() { # kind: the GPT on a simulated card, beside the CPU's: losses
 card() { # tests/card.sh and its page, with the simulator's programs and stand-ins for a card's tools; without a card; cut off
     can "$CXX" "-x c++"
     need timeout
-    for program in test_cuda bench_cuda example_train_gpt; do $MAKE -s "build/simulator/plain/$program" || fail "does not compile"; done
+    for program in test_cuda_number bench_cuda example_train_gpt; do $MAKE -s "build/simulator/plain/$program" || fail "does not compile"; done
     python3 tests/check_card.py build/simulator/plain
 }
 need_nvcc() { command -v "$NVCC" >/dev/null 2>&1 || skip "no nvcc here: install the CUDA Toolkit, or set NVCC"; }

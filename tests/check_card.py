@@ -12,7 +12,7 @@ import time
 from tally import check, end
 
 WORK = tempfile.TemporaryDirectory()
-OURS = {"test": "test_cuda", "bench": "bench_cuda", "train_gpt": "example_train_gpt"}
+OURS = {"test": "test_cuda_number", "bench": "bench_cuda", "train_gpt": "example_train_gpt"}
 NCU = '''#!/bin/sh
 while [ "${1#--}" != "$1" ]; do case $1 in --csv) shift ;; *) shift 2 ;; esac; done
 "$@" || exit 1

@@ -23947,7 +23947,7 @@ static memopt_status memopt_i_compile_make(const memopt_i_fitter *s, const memop
             status = memopt_i_simulation_refuse_unended(&w, s->error);
         memopt_i_simulation_close(&w);
     }
-    if (s->desc->held_apart && split) compiled->held = memopt_i_compiler_hold(&d, split);
+    if (s->desc->held_apart) compiled->held = memopt_i_compiler_hold(&d, split);
     if (!status) status = memopt_i_compiler_plan(&d, s, compiled);
     if (!status) memopt_i_compiler_resolve(&d, compiled);
     memopt_i_free(s->host, d.block, d.memory, MEMOPT_I_HOST_ALIGN);
@@ -30990,11 +30990,9 @@ static void memopt_i_cross_entropy_grads(const memopt_i_cross_entropy *t, const 
     }
 }
 
-/* Where the target of a row is; beyond all columns where it is in another part. */
+/* Where the target of a row is; beyond all columns where it is in another part, also in one before. */
 static size_t memopt_i_cross_entropy_column(const memopt_cross_entropy *x, size_t row) {
-    const size_t target = (size_t)x->targets[row];
-
-    return target >= x->first && target - x->first < x->vocabulary ? target - x->first : SIZE_MAX / 2;
+    return (size_t)x->targets[row] - x->first;
 }
 
 static void memopt_i_cross_entropy_is_joined(memopt_i_cross_entropy_row *r, const memopt_cross_entropy_row *joined) {
@@ -37750,18 +37748,17 @@ static void memopt_i_shard_cut(memopt_shard *x) {
 
 enum { MEMOPT_I_SHARD_SUM = sizeof(memopt_i_scale_sum) / sizeof(double) };
 
-/* What a norm takes: squares of all tensors, and how many values are not finite; of each group the sum of the tensor
-   that its border cuts: these travel. Behind them those of pieces that this rank's end cuts, and what its pieces sum up
-   to. */
+/* What a norm takes: squares of all tensors; of each group the sum of the tensor that its border cuts: these travel.
+   Behind them those of pieces that this rank's end cuts, and what its pieces sum up to. */
 static size_t memopt_i_shard_chain_count(const memopt_shard *x) {
-    return x->desc.tensor_count + 1 + MEMOPT_I_SHARD_SUM * x->group_count;
+    return x->desc.tensor_count + MEMOPT_I_SHARD_SUM * x->group_count;
 }
 
 static size_t memopt_i_round64(size_t bytes) { return memopt_i_ceil_div(bytes, 64) * 64; }
 
 static size_t memopt_i_shard_chain_bytes(const memopt_shard *x) {
     const size_t pieces = MEMOPT_I_SHARD_SUM * x->group_count + x->piece_count;
-    const size_t others = x->desc.others || x->has_absent ? x->desc.tensor_count + 1 : 0; /* what one of them has */
+    const size_t others = x->desc.others || x->has_absent ? x->desc.tensor_count : 0; /* what one of them has */
     const size_t scratch = memopt_i_max(memopt_i_max(pieces, x->carry_count), others);
 
     return memopt_i_round64((memopt_i_shard_chain_count(x) + scratch) * sizeof(double));
@@ -39785,7 +39782,7 @@ MEMOPT_I_SMALL_END
 
 MEMOPT_I_SMALL_BEGIN
 typedef struct memopt_i_shard_chain { /* parts of the chain's memory */
-    double *squares, *nonfinite;
+    double *squares;             /* of tensors; below 0: so many values are not finite */
     memopt_i_scale_sum *carried; /* of each group: of the tensor that a border cuts */
     memopt_i_scale_sum *cut;     /* of this rank's end: of the piece that it cuts */
     double *pieces;
@@ -39795,8 +39792,7 @@ static memopt_i_shard_chain memopt_i_shard_chain_of(const memopt_shard *x) {
     memopt_i_shard_chain n;
 
     n.squares = x->chain;
-    n.nonfinite = n.squares + x->desc.tensor_count;
-    n.carried = (memopt_i_scale_sum *)(void *)(n.nonfinite + 1);
+    n.carried = (memopt_i_scale_sum *)(void *)(n.squares + x->desc.tensor_count);
     n.cut = n.carried + x->group_count;
     n.pieces = (double *)(void *)(n.cut + x->group_count);
     return n;
@@ -39952,9 +39948,10 @@ static memopt_status memopt_i_shard_continue_tensor(memopt_shard *x, const memop
         if (x->steps_there && (!p.begins || !p.ends)) s = memopt_i_shard_fetch_piece(x, &p);
         if (s) return s;
         if (!memopt_i_finite_double(memopt_i_shard_continue_piece(x, n, &p, i)))
-            *n->nonfinite += memopt_i_shard_nonfinite(x, &p, i);
+            n->squares[t] -= memopt_i_shard_nonfinite(x, &p, i);
     }
-    if (x->parts[t].first + x->parts[t].held == x->parts[t].count) n->squares[t] = memopt_i_scale_sum_end(sum);
+    if (x->parts[t].first + x->parts[t].held == x->parts[t].count && !(n->squares[t] < 0))
+        n->squares[t] = memopt_i_scale_sum_end(sum);
     return MEMOPT_OK;
 }
 
@@ -39983,7 +39980,7 @@ static memopt_status memopt_i_shard_norm(memopt_shard *x) {
 static memopt_status memopt_i_shard_others(memopt_shard *x) {
     const memopt_comm_stats others = memopt_comm_get_stats(x->desc.others);
     const memopt_i_shard_chain n = memopt_i_shard_chain_of(x);
-    const size_t count = x->desc.tensor_count + 1; /* and how many are not finite */
+    const size_t count = x->desc.tensor_count;
     double *const of_rank = (double *)(void *)n.cut;
     memopt_comm_call call = memopt_i_comm_call(MEMOPT_COMM_BROADCAST, count * sizeof(double), of_rank, of_rank);
     memopt_status s = MEMOPT_OK;
@@ -39992,7 +39989,7 @@ static memopt_status memopt_i_shard_others(memopt_shard *x) {
     for (; !s && call.root < others.rank_count; ++call.root) {
         if (call.root == others.rank) memcpy(of_rank, n.squares, call.bytes);
         s = memopt_i_shard_run(x, x->desc.others, &call);
-        for (i = 0; !s && i < count; ++i) n.squares[i] = of_rank[i] > n.squares[i] ? of_rank[i] : n.squares[i];
+        for (i = 0; !s && i < count; ++i) n.squares[i] = of_rank[i] < 0 || of_rank[i] > 0 ? of_rank[i] : n.squares[i];
     }
     return s;
 }
@@ -40023,8 +40020,8 @@ MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler
     n = memopt_i_shard_chain_of(shard);
     memset(total, 0, sizeof *total);
     for (t = 0; t < shard->desc.tensor_count; ++t)
-        total->squares = memopt_i_sum_double(total->squares, n.squares[t]);
-    total->nonfinite = (size_t)*n.nonfinite;
+        if (n.squares[t] < 0) total->nonfinite += (size_t)-n.squares[t];
+        else total->squares = memopt_i_sum_double(total->squares, n.squares[t]);
     total->overflow = total->nonfinite != 0;
     if (total->overflow) total->squares = (double)memopt_i_bits_float(0x7F800000u);
     total->factor = scaler ? (double)memopt_i_scaler_inverse(scaler) : 1;

@@ -299,6 +299,17 @@ mpi() { # examples/adapters/mpi.h with 1 to 8 processes: bytes, ranks that disag
     # shellcheck disable=SC2086
     timeout 100 mpirun $more -n 4 build/train_gpt_mpi --sequence 2 $wide >"$work/said" 2>&1 && grep -q "$hash" "$work/said" && grep -q 'held as planned' "$work/said" ||
         { cat "$work/said"; fail "train_gpt_mpi, by length: other weights, or not as planned"; }
+    # one is stopped: who waits for it, or for those who do, says which of all that is, though a communicator of two has none but 0 and 1
+    mpicc -O1 -DTRAIN_GPT_MPI -DTRAIN_GPT_SECONDS=5 -DMEMOPT_PTHREADS -pthread -DMEMOPT_I_IMPLEMENTED -DMEMOPT_API=extern -I. examples/train_gpt.c build/memopt.o -o "$work/impatient" -lm || fail "does not compile"
+    # shellcheck disable=SC2086
+    timeout 100 mpirun $more -n 4 "$work/impatient" $wide --pipeline 2 --tensor 2 --steps 1000000 >"$work/said" 2>&1 &
+    id=$!
+    sleep 3
+    for rank in /proc/[0-9]*; do
+        tr '\0' ' ' <"$rank/cmdline" 2>/dev/null | grep -q "^$work/impatient" && tr '\0' '\n' <"$rank/environ" 2>/dev/null | grep -Eq '^(OMPI_COMM_WORLD|PMI)_RANK=3$' && kill -STOP "${rank#/proc/}" && break
+    done || fail "rank 3 is not there: $(cat "$work/said")"
+    wait $id
+    grep 'at rank 1, .* That is rank [23] of all' "$work/said" || { cat "$work/said"; fail "not told which rank is late"; }
     # one of a pass is killed: mpirun ends all
     # shellcheck disable=SC2086
     timeout 100 mpirun $more -n 4 build/train_gpt_mpi $wide --pipeline 2 --tensor 2 --steps 1000000 >"$work/said" 2>&1 &

@@ -622,6 +622,9 @@ END
     refused 2 "power of two" --ranks 3 --tensor 3
     refused 2 "power of two" --ranks 4 --tensor 4 --parts 2
     refused 2 "heads" --ranks 2 --tensor 2 --heads 1
+    refused 2 "keys and values" --ranks 2 --tensor 2 --parts 8 --heads 8 --model llama
+    refused 2 "padded to 384" --ranks 4 --tensor 4 --vocab 257
+    refused 2 "the 4 passes of --ranks 8" --ranks 8 --tensor 2 --replicas 3
     refused 2 "ranks" --tensor 2
     refused 2 "ranks" --parts 2
     refused 2 "sample" --ranks 2 --tensor 2 --sample 5

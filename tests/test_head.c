@@ -776,7 +776,7 @@ static void head_bad(void) {
         case 10: h->rows = SIZE_MAX / 4; want = MEMOPT_ERR_OVERFLOW; break;
         case 11: h->padded = SIZE_MAX / 4; want = MEMOPT_ERR_OVERFLOW; break;
         case 12: h->width = SIZE_MAX / 4; want = MEMOPT_ERR_OVERFLOW; break;
-        case 13: h->width = 1; h->rows = h->chunk = SIZE_MAX / 16; h->padded = 1 << 20; want = MEMOPT_ERR_OVERFLOW; break;
+        case 13: h->width = 1; h->rows = h->chunk = (SIZE_MAX >> 20) + 1; h->padded = 1 << 20; want = MEMOPT_ERR_OVERFLOW; break;
         case 14: t.worker_count = 3; o.threads = &t; break; case 15: o.gemm.scratch_bytes = 64; break;
         case 16: o.scratch = (char *)scratch + 4; break;
         default: shape = 0;
@@ -928,7 +928,7 @@ static void head_errors(void) {
     HEAD_SAYS(x.gradient_type = (memopt_type)3, loss(&o, &x, &out), ARGUMENT, "gradient_type 3, no such memopt_type");
     HEAD_SAYS(x.rows = SIZE_MAX / 8, loss(&o, &x, &out), OVERFLOW, "input is larger than memory can be");
     HEAD_SAYS(x.padded = SIZE_MAX / 8, loss(&o, &x, &out), OVERFLOW, "weights is larger than memory can be");
-    HEAD_SAYS((x.width = 1, x.rows = x.chunk = SIZE_MAX / 16, x.padded = 1 << 20), loss(&o, &x, &out), OVERFLOW,
+    HEAD_SAYS((x.width = 1, x.rows = x.chunk = (SIZE_MAX >> 20) + 1, x.padded = 1 << 20), loss(&o, &x, &out), OVERFLOW,
               "scratch is larger than memory can be");
     HEAD_SAYS(x.input = NULL, loss(&o, &x, &out), ARGUMENT, "input is NULL");
     HEAD_SAYS(x.weights = NULL, loss(&o, &x, &out), ARGUMENT, "weights is NULL");

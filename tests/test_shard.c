@@ -1269,6 +1269,44 @@ static void shard_cancelled(void) {
     }
     shard_free_whole(&whole);
 }
+/* Not finite: 2 values of a tensor that rank 0 alone has, 3 of one of rank 1's, 1 of one that both have: 6 everywhere. */
+typedef struct shard_counting { memopt_ranks *rows, *others; } shard_counting;
+static void shard_counts_rank(void *task, size_t index, int worker) { /* two sets of two, which cut what they have */
+    static const memopt_shard_tensor tensors[3] = { { 1000, 0, 0, 0, 0, 0 }, { 300, 0, 0, 1, 0, 0 }, { 512, 0, 0, 2, 0, 0 } };
+    shard_counting *w = (shard_counting *)task; const size_t share = index / 2, rank = index % 2; memopt_shard_tensor own[3]; memopt_shard_desc d; memopt_comm_desc cd; memopt_shard *x = NULL; memopt_gradient_total total; size_t unit, t, i;
+    (void)worker;
+    memset(&d, 0, sizeof d); memset(&cd, 0, sizeof cd); memset(&total, 0, sizeof total); memcpy(own, tensors, sizeof own);
+    own[share ? 0 : 1].absent = 1;
+    d.stage = 1; d.tensors = own; d.tensor_count = 3;
+    cd.transport = memopt_ranks_transport(w[share].rows, rank);
+    CHECK(memopt_comm_create(&cd, &d.comm) == MEMOPT_OK);
+    cd.transport = memopt_ranks_transport(w[rank].others, share);
+    CHECK(memopt_comm_create(&cd, &d.others) == MEMOPT_OK);
+    CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_share(x) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK);
+    for (t = 3; t-- > 0; ) {
+        float *out = own[t].absent ? NULL : (float *)memopt_shard_gradients(x, t);
+        for (i = 0; out && i < own[t].count; ++i) out[i] = 1;
+        if (out && !rank) out[7] = memopt_i_bits_float(0x7f800000u);
+        if (out && !rank && t < 2) out[t ? 299 : 999] = memopt_i_bits_float(0xff800000u); /* of the other rank's part */
+        if (out && !rank && t == 1) out[9] = memopt_i_bits_float(0x7fc00000u);
+        CHECK(memopt_shard_reduce(x, t) == MEMOPT_OK);
+    }
+    CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && memopt_shard_measure(x, NULL, &total) == MEMOPT_OK);
+    CHECK_AT(total.overflow == 1 && total.nonfinite == 6 && !memopt_i_finite_double(total.squares), index);
+    memopt_shard_close(x); memopt_comm_destroy(d.comm); memopt_comm_destroy(d.others);
+}
+static void shard_counts_others(void) {
+    shard_counting w[2]; memopt_thread_pool *pool = NULL; memopt_threads t; memopt_ranks_desc d; size_t i;
+    memset(&d, 0, sizeof d);
+    d.rank_count = 2;
+    CHECK(memopt_thread_pool_create(NULL, 4, &pool) == MEMOPT_OK);
+    if (!pool) return;
+    for (i = 0; i < 2; ++i) CHECK(memopt_ranks_create(&d, &w[i].rows) == MEMOPT_OK && memopt_ranks_create(&d, &w[i].others) == MEMOPT_OK);
+    t = memopt_thread_pool_threads(pool);
+    t.run_fn(t.user, 4, shard_counts_rank, w);
+    for (i = 0; i < 2; ++i) { memopt_ranks_destroy(w[i].rows); memopt_ranks_destroy(w[i].others); }
+    memopt_thread_pool_destroy(pool);
+}
 #else
 static void shard_no_threads(void) { SKIP("compiled without MEMOPT_PTHREADS"); }
 #endif
@@ -1587,7 +1625,11 @@ static void shard_refuses(void) {
     for (g = 0; g < 4; ++g) CHECK(memopt_shard_backward(x, g % 2) == MEMOPT_OK && memopt_shard_reduce(x, g % 2) == MEMOPT_OK);
     CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == MEMOPT_SHARD_DONE);
     memopt_shard_close(x);
-    d.stage = 3; d.interleaved = 0;
+    d.interleaved = 0; /* else they have their rounds together */
+    CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK && memopt_shard_backward(x, 0) == MEMOPT_OK && memopt_shard_reduce(x, 0) == MEMOPT_OK);
+    SHARD_SAYS(memopt_shard_backward(x, 0), MEMOPT_ERR_STATE, "shard: group 0, has been reduced after its last backward, by the uses number 1");
+    memopt_shard_close(x);
+    d.stage = 3;
     d.uses = three; d.use_count = 6; d.units = 1; d.tensors = threes; /* the window has room for two */
     CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK);
     for (g = 0; g < 3; ++g) CHECK(memopt_shard_forward(x, g) == MEMOPT_OK);
@@ -1905,7 +1947,7 @@ void test_shard(void) {
     RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_slow_tile_bytes); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_absent_alone); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_device_memory); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
 #if defined(MEMOPT_I_POOL)
     RUN(shard_same_for_any_ranks);
-    RUN(shard_shares); RUN(shard_together); RUN(shard_interleaved); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_steps); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_tape_jumps); RUN(shard_odd_one); RUN(shard_cancelled);
+    RUN(shard_shares); RUN(shard_together); RUN(shard_interleaved); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_steps); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_tape_jumps); RUN(shard_odd_one); RUN(shard_counts_others); RUN(shard_cancelled);
 #else
     RUN(shard_no_threads);
 #endif

@@ -118,6 +118,7 @@ static int rank_hash_weights(rank *r, size_t tensor, memopt_optim_tensor *slice,
 static int rank_hash_extra(rank *r, size_t tensor, memopt_optim_tensor *slice, void *hash);
 static void rank_stored(const rank *r, uint64_t *moved); /* bytes that stores have read and written */
 static int rank_after(rank *r);                      /* the training */
+static void rank_tell_which(rank *r);                /* of all ranks is the one that a communicator of some blames */
 static void rank_leave(rank *r);                     /* the last of its thread, whether it failed or not */
 static void rank_close(rank *r);
 static uint64_t rank_tape_sends(const rank *r, const memopt_tape *tape, size_t first); /* bytes to the others of its pass,
@@ -859,6 +860,7 @@ static void rank_run(rank *r, const ranks_plan *p) {
     r->wrong = rank_open(r, p) || rank_train(r) || rank_after(r);
     for (i = 0; r->wrong && i < COMMS; ++i)
         if (r->comms[i]) r->told |= memopt_comm_error(r->comms[i]).status != MEMOPT_OK;
+    if (r->wrong) rank_tell_which(r);
 #ifdef TRAIN_GPT_MPI
     if (r->wrong) fprintf(stderr, "train_gpt: rank %zu: %s\n", r->number, r->e->message);
 #endif

@@ -195,6 +195,8 @@ static size_t rank_bytes(const rank *r, const ranks_plan *p) { return (size_t)p-
 
 /* ---- to close ---- */
 /* All ranks do it at the same time, as NCCL wants. */
+static void rank_tell_which(rank *r) { (void)r; } /* there are communicators of all alone */
+
 static void rank_leave(rank *r) {
     rank_settle(r, r->here.own_ranks);
     memopt_shard_close(r->shard);

@@ -348,6 +348,27 @@ static int group_of(const options *o, int kind, size_t number) {
 
 static int group_is_reversed(int kind) { return kind >= LINK_BACK; } /* the later rank sends */
 
+static size_t rank_of_group(const options *o, int kind, size_t number, size_t index) {
+    size_t i = group_is_reversed(kind) ? o->ranks - 1 : 0;
+
+    for (;; i += group_is_reversed(kind) ? (size_t)-1 : 1)
+        if (group_of(o, kind, i) == group_of(o, kind, number) && !index--) return i;
+}
+
+static void rank_tell_which(rank *r) {
+    char which[64];
+    int i;
+
+    for (i = OWN_SET; i < COMMS; ++i) {
+        const memopt_error e = memopt_comm_error(r->comms[i]);
+
+        if (!r->comms[i] || !e.status || !e.place || strcmp(e.place, "rank")) continue;
+        snprintf(which, sizeof which, " That is rank %zu of all.", rank_of_group(&r->o, i, r->number, e.index));
+        options_add(r->e->message, sizeof r->e->message, which);
+        return;
+    }
+}
+
 /* ---- all ranks: processes ---- */
 #ifdef TRAIN_GPT_MPI
 static memopt_mpi mpi[COMMS];

@@ -125,14 +125,14 @@ static int options_parts_wrong(const options *o, char *message, size_t capacity)
            o->sequence);
     REFUSE(o->sequence && (o->tensor > 1 || o->pipeline > 1), "--sequence is not there with --%s: leave one of them out.",
            o->tensor > 1 ? "tensor" : "pipeline");
-    REFUSE(o->sequence && o->heads / model_group(o) % o->sequence, "--sequence %zu does not divide the %zu heads that have "
-           "keys of their own: take fewer ranks, or other --heads.", o->sequence, o->heads / model_group(o));
+    REFUSE(o->sequence && keys % o->sequence, "--sequence %zu does not divide the %zu heads that have keys of their own: take "
+           "fewer ranks, or other --heads.", o->sequence, keys);
     REFUSE(!o->sequence && o->heads % s, "--parts %zu do not divide --heads %zu: take fewer, or other --heads.", s,
            o->heads);
-    REFUSE(keys % s, "--parts %zu do not divide the %zu heads of keys and values that --model %s has with --heads %zu: take "
+    REFUSE(!o->sequence && keys % s, "--parts %zu do not divide the %zu heads of keys and values that --model %s has with --heads %zu: take "
            "fewer, or more --heads.", s, keys, model_row_of(o)->name, o->heads);
-    REFUSE(padded % s || o->vocab + padded / s <= padded, "--vocab %zu is padded to %zu, and of --parts %zu one would have "
-           "nothing else: take fewer, or another --vocab.", o->vocab, padded, s);
+    REFUSE(!o->sequence && (padded % s || o->vocab + padded / s <= padded), "--vocab %zu is padded to %zu, and of --parts "
+           "%zu one would have nothing else: take fewer, or another --vocab.", o->vocab, padded, s);
     REFUSE(o->fit && o->context % s,
            "--fit tries every --batch, and --parts %zu do not divide --context %zu: take another --context.", s,
            o->context);
@@ -169,7 +169,7 @@ static int options_ranks_wrong(const options *o, uint64_t given, char *message, 
     const int whole = o->optimizer == MEMOPT_OPTIM_LAMB || o->optimizer == MEMOPT_OPTIM_LARS
                    || o->optimizer == MEMOPT_OPTIM_ADAFACTOR || o->optimizer == MEMOPT_OPTIM_MUON;
     const char *const table = o->ladder ? "--ladder" : o->batch_table ? "--batch-table" : NULL;
-    const size_t passes = o->ranks / (o->tensor * o->pipeline);
+    const size_t sharers = o->tensor * o->pipeline * (o->sequence ? o->sequence : 1), passes = o->ranks / sharers;
 
     REFUSE(table, "%s looks at one process: leave %s out, or %s.", table, o->offload ? "--offload" : "--ranks", table);
     REFUSE(
@@ -187,8 +187,8 @@ static int options_ranks_wrong(const options *o, uint64_t given, char *message, 
            "passes: take numbers that divide.", o->sequence, o->ranks);
     REFUSE(o->ranks % (o->tensor * o->pipeline), "--tensor %zu times --pipeline %zu ranks share a pass, and --ranks %zu "
            "are not so many passes: take numbers that divide.", o->tensor, o->pipeline, o->ranks);
-    REFUSE(passes % o->replicas, "--replicas %zu do not divide the %zu passes of --ranks %zu, each of --tensor %zu times "
-           "--pipeline %zu: take numbers that divide.", o->replicas, passes, o->ranks, o->tensor, o->pipeline);
+    REFUSE(passes % o->replicas, "--replicas %zu do not divide the %zu passes of --ranks %zu, so many ranks each: %zu; take "
+           "numbers that divide.", o->replicas, passes, o->ranks, sharers);
     REFUSE(o->chunks > 1 && o->pipeline == 1, "--chunks are of a --pipeline: give that as well, or leave it out.");
     if (o->pipeline > 1 && options_pipeline_wrong(o, message, capacity)) return 1;
     if (o->parts && options_parts_wrong(o, message, capacity)) return 1;

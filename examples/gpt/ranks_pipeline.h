@@ -69,13 +69,14 @@ static size_t slot_elements(const rank *r) { return (transformer_rows(&r->e->m.s
 static memopt_status rank_before(void *user, const pipeline_action *a) {
     rank *r = (rank *)user;
     const int32_t *ids = r->slots + 2 * a->micro_batch * slot_elements(r);
+    const pipeline_stage *own = &r->stages[a->stage];
     memopt_status s = MEMOPT_OK;
     size_t i;
 
     r->e->m.head.targets = ids + slot_elements(r);
     if (r->e->m.documents) mark_documents(r->e, &r->d, ids);
-    for (i = 0; a->is_backward && !s && i < r->e->segment_count; ++i)
-        if (is_in_stages(&r->stages[a->stage], 1, 1, i)) s = memopt_shard_backward(r->shard, r->layers[i].group);
+    for (i = own->first; a->is_backward && !s && i < own->first + own->count; ++i)
+        s = memopt_shard_backward(r->shard, r->layers[i].group);
     if (s) r->e->error = memopt_shard_error(r->shard);
     return s;
 }
@@ -247,7 +248,8 @@ static memopt_comm *rank_link(const rank *r, size_t first, int is_gradients) {
 }
 
 static pipeline_links rank_links(const rank *r) {
-    const size_t place = place_in_pipeline(&r->o, r->number), last = r->o.pipeline - 1, before = place ? place - 1 : last;
+    const size_t place = place_in_pipeline(&r->o, r->number), last = r->o.pipeline - 1;
+    const size_t before = place ? place - 1 : last;
     pipeline_links l;
 
     memset(&l, 0, sizeof l);

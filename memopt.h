@@ -3660,7 +3660,8 @@ typedef struct memopt_shard_tensor { /* of the model; a tensor that is used twic
     size_t group;   /* that it belongs to: that of the tensor before, or the next number; the first is 0 */
     int    adamw;   /* as in memopt_optim_tensor */
     int    absent;  /* 1: ranks of `others` have it, and none of `comm`: it takes nothing here. It counts in numbers, as
-                       those of noise and of saves, and in norms: so these are the same whoever has what */
+                       those of noise and of saves, and in norms: so these are the same whoever has what. Its group has
+                       another one that is here */
 } memopt_shard_tensor;
 
 enum { /* what lies on the slow tier, or'ed */
@@ -3808,10 +3809,11 @@ typedef struct memopt_shard_bytes { /* exact: what a rank holds, and what it sen
  * A dry run: what one rank holds and sends. It takes no memory but the tables'.
  *
  * returns OK, ERR_ARGUMENT (NULL, no such stage, a tensor of 0 elements, groups out of order, a use of a group that
- *         does not exist, a group without a backward, uses that end with a forward, BF16 sums of several rounds or
- *         sets, a bucket that is too small, slow weights outside of stage 3, steps_inside with several rounds or a kind
- *         that measures, a device that lacks a function or excludes another field, and what memopt_optim_bytes()
- *         refuses), ERR_OVERFLOW, ERR_MEMORY
+ *         does not exist, a group without a backward or with absent tensors alone, uses that end with a forward, BF16
+ *         sums of several rounds or sets, a bucket that is too small, slow weights outside of stage 3, steps_inside
+ *         with several rounds or a kind that measures, interleaved with another number of units on some ranks, a device
+ *         that lacks a function or excludes another field, and what memopt_optim_bytes() refuses), ERR_OVERFLOW,
+ *         ERR_MEMORY
  */
 MEMOPT_API memopt_status memopt_shard_plan(const memopt_shard_desc *desc, memopt_shard_bytes *bytes);
 
@@ -37618,6 +37620,9 @@ static memopt_status memopt_i_shard_lay_out(memopt_i_checks *c, memopt_shard *x)
     }
     memopt_i_checks_at(c, NULL, SIZE_MAX);
     for (g = 0; g < x->group_count; ++g) {
+        if (!overflow && !x->groups[g].piece)
+            return memopt_i_refuse_value(c, MEMOPT_ERR_ARGUMENT, "group", memopt_i_count(g),
+                                         "has absent tensors alone: list them in another one's group");
         x->groups[g].whole_at = whole;
         x->groups[g].part_at = x->part;
         x->part += x->groups[g].piece;

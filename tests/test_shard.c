@@ -1272,7 +1272,7 @@ static void shard_cancelled(void) {
 /* Not finite: 2 values of a tensor that rank 0 alone has, 3 of one of rank 1's, 1 of one that both have: 6 everywhere. */
 typedef struct shard_counting { memopt_ranks *rows, *others; } shard_counting;
 static void shard_counts_rank(void *task, size_t index, int worker) { /* two sets of two, which cut what they have */
-    static const memopt_shard_tensor tensors[3] = { { 1000, 0, 0, 0, 0, 0 }, { 300, 0, 0, 1, 0, 0 }, { 512, 0, 0, 2, 0, 0 } };
+    static const memopt_shard_tensor tensors[3] = { { 1000, 0, 0, 0, 0, 0 }, { 300, 0, 0, 0, 0, 0 }, { 512, 0, 0, 1, 0, 0 } };
     shard_counting *w = (shard_counting *)task; const size_t share = index / 2, rank = index % 2; memopt_shard_tensor own[3]; memopt_shard_desc d; memopt_comm_desc cd; memopt_shard *x = NULL; memopt_gradient_total total; size_t unit, t, i;
     (void)worker;
     memset(&d, 0, sizeof d); memset(&cd, 0, sizeof cd); memset(&total, 0, sizeof total); memcpy(own, tensors, sizeof own);
@@ -1289,8 +1289,8 @@ static void shard_counts_rank(void *task, size_t index, int worker) { /* two set
         if (out && !rank) out[7] = memopt_i_bits_float(0x7f800000u);
         if (out && !rank && t < 2) out[t ? 299 : 999] = memopt_i_bits_float(0xff800000u); /* of the other rank's part */
         if (out && !rank && t == 1) out[9] = memopt_i_bits_float(0x7fc00000u);
-        CHECK(memopt_shard_reduce(x, t) == MEMOPT_OK);
     }
+    CHECK(memopt_shard_reduce(x, 1) == MEMOPT_OK && memopt_shard_reduce(x, 0) == MEMOPT_OK);
     CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && memopt_shard_measure(x, NULL, &total) == MEMOPT_OK);
     CHECK_AT(total.overflow == 1 && total.nonfinite == 6 && !memopt_i_finite_double(total.squares), index);
     memopt_shard_close(x); memopt_comm_destroy(d.comm); memopt_comm_destroy(d.others);
@@ -1324,7 +1324,7 @@ static void shard_plan_refuses(void) {
         back[3] = { { 5, 0, 0, 0, 0, 0 }, { 5, 0, 0, 1, 0, 0 }, { 5, 0, 0, 0, 0, 0 } }, hole[3] = { { 5, 0, 0, 0, 0, 0 }, { 5, 0, 0, 2, 0, 0 }, { 5, 0, 0, 2, 0, 0 } },
         large[2] = { { SIZE_MAX / 2, 0, 0, 0, 0, 0 }, { SIZE_MAX / 2 + 9, 0, 0, 1, 0, 0 } }, huge[1] = { { SIZE_MAX - 100, 0, 0, 0, 0, 0 } };
     static const memopt_shard_tensor odd[2] = { { 5, 0, 0, 0, 0, 0 }, { 5, 0, 0, 0, 0, 2 } };
-    static const memopt_shard_tensor wide[1] = { { SIZE_MAX / 40, 0, 0, 0, 0, 0 } };
+    static const memopt_shard_tensor wide[1] = { { SIZE_MAX / 40, 0, 0, 0, 0, 0 } }, apart[3] = { { 5, 0, 0, 0, 0, 0 }, { 5, 0, 0, 1, 0, 1 }, { 5, 0, 0, 2, 0, 0 } };
     static const memopt_shard_use trailing[3] = { { 1, 1 }, { 0, 1 }, { 1, 0 } }, other[1] = { { 2, 1 } }, flag[1] = { { 0, 2 } }, forward[3] = { { 0, 0 }, { 1, 0 }, { 1, 1 } };
     const memopt_shard_desc right = shard_plain(); memopt_shard_desc x = right; memopt_shard_bytes b; memopt_shard *out = NULL; memopt_shard_device device; memopt_shard_kernels kernels = shard_device_kernels();
     CHECK(memopt_shard_plan(NULL, &b) == MEMOPT_ERR_ARGUMENT && memopt_shard_open(NULL, NULL, &out) == MEMOPT_ERR_ARGUMENT);
@@ -1346,6 +1346,7 @@ static void shard_plan_refuses(void) {
 #if SIZE_MAX > 0xffffffffu
     SHARD_REFUSES(x.unit_ranks = SIZE_MAX, MEMOPT_ERR_ARGUMENT, "shard: unit_ranks 18446744073709551615, must be a power of two that divides the ranks, of which there are 1");
 #endif
+    SHARD_REFUSES((x.tensors = apart, x.tensor_count = 3), MEMOPT_ERR_ARGUMENT, "shard: group 1, has absent tensors alone: list them in another one's group");
     SHARD_REFUSES((x.stage = 1, x.interleaved = 2), MEMOPT_ERR_ARGUMENT, "shard: interleaved 2, must be 0 or 1");
     SHARD_REFUSES((x.stage = 2, x.interleaved = 1), MEMOPT_ERR_ARGUMENT, "shard: stage 2, interleaved, at most 1");
     SHARD_REFUSES((x.stage = 1, x.interleaved = x.steps_inside = 1), MEMOPT_ERR_ARGUMENT, "shard: interleaved is 1, beside a device or steps_inside");
@@ -1641,8 +1642,13 @@ static void shard_refuses(void) {
 /* What is not finite: one answer, and the sum tells it; a step inside backward stops. */
 static void shard_absent_alone(void) { /* nobody knows the norm; cancelled, the next step begins */
     static const memopt_shard_tensor tensors[3] = { { 1000, 0, 0, 0, 0, 0 }, { 300, 0, 0, 0, 0, 1 }, { 512, 0, 0, 1, 0, 0 } };
-    memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_gradient_total total; size_t unit, g;
-    d.tensors = tensors;
+    static const memopt_shard_tensor here[2] = { { 1000, 0, 0, 0, 0, 0 }, { 512, 0, 0, 1, 0, 0 } };
+    memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_gradient_total total; memopt_shard_bytes with, without; size_t unit, g;
+    d.tensors = here; d.tensor_count = 2; d.units = 2; d.stage = 1;
+    CHECK(memopt_shard_plan(&d, &without) == MEMOPT_OK);
+    d.tensors = tensors; d.tensor_count = 3;
+    CHECK(memopt_shard_plan(&d, &with) == MEMOPT_OK && with.weights == without.weights && with.gradients == without.gradients && with.sums == without.sums && with.pads == without.pads && with.weights == (1024 + 512) * 4);
+    d.units = 0; d.stage = 3;
     CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK && memopt_shard_forward(x, 0) == MEMOPT_OK && memopt_shard_forward(x, 1) == MEMOPT_OK);
     for (g = 2; g-- > 0; ) {
         CHECK(memopt_shard_backward(x, g) == MEMOPT_OK);

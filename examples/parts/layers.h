@@ -3,6 +3,10 @@
 #ifndef PARTS_LAYERS_H
 #define PARTS_LAYERS_H
 #include "transformer.h"
+#if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
 
 enum { /* of both halves: the norm, the layers after it */
     TRANSFORMER_NORM_SCALE,
@@ -303,4 +307,7 @@ static inline memopt_status transformer_half_end(const transformer_work *w, floa
     return s ? s : transformer_norm_backward(w, TRANSFORMER_NORM_SCALE, transformer_row(w, call->input), statistics,
                                              grad_normed, grad_input, grad_input != NULL);
 }
+#if defined(__cplusplus) && defined(__GNUC__)
+#  pragma GCC diagnostic pop
+#endif
 #endif

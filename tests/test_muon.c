@@ -478,7 +478,7 @@ static void muon_nonfinite(void) {
     static const size_t bad[3] = { 0, 517, 1200 }; const memopt_optim_group h = muon_group(1, 0); muon_bench b; memopt_optim_view v;
     int state, fused; size_t i, k; float *w = (float *)malloc(1230 * 4), *x = (float *)malloc(1230 * 4);
     for (state = 0; state < 3; ++state) for (fused = 0; fused < 2; ++fused) {
-        memopt_optim_run run = muon_run(&h, 1, 1); unsigned char kept[8192]; size_t bytes;
+        memopt_optim_run run = muon_run(&h, 1, 1); unsigned char kept[8192]; size_t bytes = 0;
         muon_describe(&b, MEMOPT_TYPE_F32, (memopt_state_format)state);
         muon_add(&b, 30, 41);
         CHECK(memopt_optim_open(&b.desc, NULL, &b.optim) == MEMOPT_OK);

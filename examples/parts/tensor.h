@@ -25,8 +25,8 @@
                   `parts` tensors for an optimizer, numbered alike on all ranks, which hold their own; whole ones
                   (norms, biases behind a sum, positions) all ranks hold, with the same gradients. tensor_copy() tells
                   where a piece lies in the tensor of block.h. The norm of all gradients: memopt_shard_measure(),
-                  where the others of its desc are these ranks. A rank that fails calls memopt_comm_abort(): then all others fail
-                  as well, and none waits for it.
+                  where the others of its desc are these ranks. A rank that fails calls memopt_comm_abort(): then all
+                  others fail as well, and none waits for it.
                   float32 gradients; no adapters, codes, mlp_chunk, attention of your own, classes. By length, with
                   cut.by_length, the ends are these, too: see ring.h.
    Source         Shoeybi et al., Megatron-LM (2019); Korthikanti et al., Reducing activation recomputation (2022). */
@@ -195,7 +195,8 @@ static inline tensor_work tensor_begin(const memopt_tape_call *call, transformer
     x.first = x.own.shape->cut->rank * x.own.rows;
     x.workers = tensor_workers(&x.own.shape->ops);
     if (transformer_by_length(x.own.shape))
-        tensor_find_own(&x, tensors_fn == tensor_embedding_tensors ? TRANSFORMER_TOKENS : TRANSFORMER_HEAD);
+        tensor_find_own(&x, tensors_fn == tensor_embedding_tensors ? (size_t)TRANSFORMER_TOKENS
+                                                                   : (size_t)TRANSFORMER_HEAD);
     for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i) if (!x.own.list[i].pieces) x.sums += x.own.list[i].count;
     return x;
 }

@@ -1186,23 +1186,22 @@ static inline memopt_status pipeline_backward(pipeline *x, const pipeline_action
 /* Its output lies in what a pass would hold, until it has been sent. */
 static inline memopt_status pipeline_evaluate_one(pipeline *x, const pipeline_action *a, const void *const *inputs) {
     const pipeline_chunk *c = &x->chunks[a->stage / x->desc.shape.ranks];
-    pipeline_slot *slot = &c->slots[a->micro_batch % c->stage.under_way];
+    const size_t under_way = c->stage.under_way;
+    const pipeline_slot *slot = &c->slots[a->micro_batch % under_way];
     const void *input = a->stage ? slot->input : inputs[a->micro_batch];
     void *output = c->stage.output ? slot->held : NULL;
     memopt_status status = MEMOPT_OK;
 
     if (a->stage) status = pipeline_receive(x, PIPELINE_ACTIVATIONS, slot->input, c->stage.input);
-    if (!status) status = pipeline_make_room(x, a, PIPELINE_ACTIVATIONS, PIPELINE_SENDS);
-    if (!status) status = pipeline_wait(x, PIPELINE_ACTIVATIONS, slot->sent);
+    if (!status)
+        status = pipeline_make_room(x, a, PIPELINE_ACTIVATIONS, under_way < PIPELINE_SENDS ? under_way : PIPELINE_SENDS);
     if (!status) status = pipeline_before(x, a);
     if (status) return status;
     status = memopt_tape_evaluate(slot->tape, input, output);
     if (status) return pipeline_fail_tape(x, c, slot->tape, status);
     if (x->desc.after_fn) status = x->desc.after_fn(x->desc.user, a);
     if (status) return pipeline_fail(x, a, NULL, status);
-    if (output) status = pipeline_send(x, PIPELINE_ACTIVATIONS, output, c->stage.output);
-    slot->sent = x->sent[PIPELINE_ACTIVATIONS];
-    return status;
+    return output ? pipeline_send(x, PIPELINE_ACTIVATIONS, output, c->stage.output) : MEMOPT_OK;
 }
 
 /* All calls of this rank and its neighbours fail from here on; memory of calls that were begun is its own again. */
@@ -1223,7 +1222,7 @@ static inline void pipeline_give_up(pipeline *x) {
 }
 
 static inline memopt_status pipeline_begin(pipeline *x, const void *const *inputs) {
-    size_t i, k;
+    size_t i;
 
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if (x->is_broken) return MEMOPT_ERR_STATE;
@@ -1231,8 +1230,6 @@ static inline memopt_status pipeline_begin(pipeline *x, const void *const *input
         if (!inputs || !inputs[i]) return pipeline_refuse(&x->error, MEMOPT_ERR_ARGUMENT, "inputs", "is NULL");
     memset(x->sent, 0, sizeof x->sent);
     memset(x->waited, 0, sizeof x->waited);
-    for (k = 0; k < pipeline_chunks(&x->desc.shape); ++k)
-        for (i = 0; i < x->chunks[k].stage.under_way; ++i) x->chunks[k].slots[i].sent = 0;
     return MEMOPT_OK;
 }
 

@@ -1624,6 +1624,13 @@ PRUNED __device__ __forceinline__ int anew(int x) {
     return x;
 }
 
+/* Each of K takes the place of the one before: in a loop over all that is compiled once, s[0] is the k-th. */
+template <int K, class T> CU_DEVICE void turn(T *s) {
+    const T first = s[0];
+
+    CU_UNROLL for (int k = 0; k < K; ++k) s[k] = k + 1 < K ? s[(k + 1) % K] : first;
+}
+
 /* The elements `at` and following at p, in WORDS words; those from `end` on are 0, and are not stored. whole: all are
    there, and p is aligned to all of them. */
 template <int SIZE, int WORDS, class COUNT>
@@ -3065,6 +3072,20 @@ template <int kind> CU_DEVICE uint32_t code_for(uint32_t u, int saturate, int st
     return memopt_i_e5m2_code(u, saturate, stochastic, random);
 }
 
+/* Of four, rarely: compiled once. */
+template <int kind>
+CU_DEVICE void codes_for(uint32_t *c, const uint32_t *u, int saturate, int stochastic, const uint32_t *random) {
+    uint32_t from[4] = { u[0], u[1], u[2], u[3] };
+    uint32_t by[4] = { random[0], random[1], random[2], random[3] };
+
+    CU_ROLLED for (int k = 0; k < 4; ++k) {
+        c[0] = code_for<kind>(from[0], saturate, stochastic, by[0]);
+        turn<4>(c);
+        turn<4>(from);
+        turn<4>(by);
+    }
+}
+
 template <int kind> CU_DEVICE float value_of(uint32_t code) {
     if (kind == MEMOPT_I_BF16) return memopt_from_bf16((uint16_t)code);
     if (kind == MEMOPT_I_F16) return memopt_from_f16((uint16_t)code);
@@ -3181,8 +3202,7 @@ template <int kind> struct narrow_op {
         typename format::four to;
         four_words(u, v);
         for (int k = 0; k < 4; ++k) c[k] = nearest_code<kind>(u[k], saturate);
-        if (not_finite(v.x, v.y, v.z, v.w))
-            for (int k = 0; k < 4; ++k) c[k] = code_for<kind>(u[k], saturate, 0, 0);
+        if (not_finite(v.x, v.y, v.z, v.w)) codes_for<kind>(c, u, saturate, 0, u);
         join_codes(&to, c, u);
         write<sizeof to / 4>(dst + i, to.w);
     }
@@ -3233,8 +3253,7 @@ template <int kind> struct stochastic {
             top = top > m ? top : m;
             c[k] = dither<kind>(m, random[k]);
         }
-        if (top > (uint32_t)format::largest)
-            for (int k = 0; k < 4; ++k) c[k] = code_for<kind>(u[k], saturate, 1, random[k]);
+        if (top > (uint32_t)format::largest) codes_for<kind>(c, u, saturate, 1, random);
         join_codes(&to, c, u);
         write<sizeof to / 4>(dst + i, to.w);
     }
@@ -3282,8 +3301,13 @@ template <int kind> struct widen {
 
         words(c, v);
         for (int k = 0; k < 4; ++k) x[k] = widened<kind>(c[k]);
-        if (not_finite(x[0] * limit, x[1] * limit, x[2] * limit, x[3] * limit))
-            for (int k = 0; k < 4; ++k) x[k] = value_of<kind>(c[k] >> (32 - 8 * sizeof(one)));
+        if (not_finite(x[0] * limit, x[1] * limit, x[2] * limit, x[3] * limit)) {
+            CU_ROLLED for (int k = 0; k < 4; ++k) {
+                x[0] = value_of<kind>(c[0] >> (32 - 8 * sizeof(one)));
+                turn<4>(x);
+                turn<4>(c);
+            }
+        }
         store_four(dst + i, x);
     }
 };
@@ -3370,8 +3394,10 @@ template <class OP> static __device__ void number_ones(const OP &op, size_t begi
 
         CU_UNROLL for (int k = 0; k < AT_ONCE; ++k) if (at + k * NUMBER_THREADS < n)
             op.load(v[k], at + k * NUMBER_THREADS);
-        CU_UNROLL for (int k = 0; k < AT_ONCE; ++k) if (at + k * NUMBER_THREADS < n)
-            op.store(v[k], at + k * NUMBER_THREADS);
+        CU_ROLLED for (int k = 0; k < AT_ONCE; ++k) {
+            if (at + k * NUMBER_THREADS < n) op.store(v[0], at + k * NUMBER_THREADS);
+            turn<AT_ONCE>(v);
+        }
     }
 }
 
@@ -3942,23 +3968,25 @@ static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_ta
                 if (apart == 4 && k < 4) max[k] = max[k + 4] = larger(max[k], max[k + 4]);
             }
         float absmax = 0;
-        CU_UNROLL for (int g = 0; g < ALL; g += ALONE) {
-            const size_t b = here + (size_t)((uint32_t)g / fours) * teams;
+        CU_ROLLED for (uint32_t g = 0; g < ALL; g += ALONE) {
+            const size_t b = here + (size_t)(g / fours) * teams;
             const uint32_t end = b < t.blocks ? (uint32_t)memopt_i_min(t.n - b * t.block, t.block) : 0;
 
-            if (!ANY || (uint32_t)g % fours == 0) {
-                const uint32_t largest = team_max(max[g], team, red + round % 2 * (QUANT_THREADS / 32));
+            if (!ANY || g % fours == 0) {
+                const uint32_t largest = team_max(max[0], team, red + round % 2 * (QUANT_THREADS / 32));
 
                 absmax = memopt_i_float_of((largest - 0x01000000) / 2);
                 if (end && lane == 0) t.absmax[b] = absmax;
             }
-            scale_fours<ALONE>(x + g, memopt_i_inverse(absmax));
-            CU_UNROLL for (int k = g; k < g + ALONE; ++k) {
-                const uint32_t offset = ((uint32_t)k % fours * team + lane) * 4;
+            scale_fours<ALONE>(x, memopt_i_inverse(absmax));
+            CU_UNROLL for (uint32_t k = 0; k < ALONE; ++k) {
+                const uint32_t offset = ((g + k) % fours * team + lane) * 4;
                 const uint32_t codes = encode(bins, is_signed, x[k]);
                 put<1, 1>(t.codes + b * t.block + offset, &codes, offset, end,
                           whole || (t.vector && offset + 4 <= end));
             }
+            turn<ALL>(x);
+            turn<ALL>(max);
         }
     }
 }
@@ -4383,10 +4411,7 @@ CU_DEVICE void codec_put(float *to, uint32_t offset, size_t end, const float *le
     float x[4];
 
     for (int j = 0; j < 4; ++j) x[j] = decode(levels[codes >> 8 * j & 0xff], scale);
-    if (four) store_four(to + offset, x);
-    else
-        for (uint32_t j = 0; j < 4; ++j)
-            if (offset + j < end) to[offset + j] = x[j];
+    span_put_floats<float, 4>(to + offset, x, left_of<4>(end, offset), four);
 }
 
 /* Blocks go to the teams in turn. */
@@ -4423,10 +4448,7 @@ template <bool ROUND> static __global__ void __launch_bounds__(QUANT_THREADS) co
             const bool four = whole || (t.vector && offset + 4 <= end);
 
             if (ROUND) codec_put(at, offset, end, levels, codes, scale, four);
-            else if (four) *(uint32_t *)(t.codes + b * block + offset) = codes;
-            else
-                for (uint32_t j = 0; j < 4 && offset + j < end; ++j)
-                    t.codes[b * block + offset + j] = (uint8_t)(codes >> 8 * j);
+            else put<1, 1>(t.codes + b * block + offset, &codes, offset, end, four);
         }
     }
 }
@@ -9281,13 +9303,6 @@ CU_DEVICE void norm_add(const norm_task &t, row_span<T, N> *s, const row_span<T,
     span_close(s, x, t.bf16);
 }
 
-/* Each of K spans takes the place of the one before: in a loop over them that is compiled once, s[0] is the k-th. */
-template <int K, class SPAN> CU_DEVICE void spans_turn(SPAN *s) {
-    const SPAN first = s[0];
-
-    CU_UNROLL for (int k = 0; k < K; ++k) s[k] = k + 1 < K ? s[(k + 1) % K] : first;
-}
-
 /* K whole spans of a row, `step` elements apart, of which `count` are there; the others are 0. Whether they are aligned
    is asked once for all of them: a compiler would put the loads of single elements beside those of spans, each with a
    predicate. Stores do not wait, so those of single elements are a loop over spans. */
@@ -9305,7 +9320,7 @@ CU_DEVICE void spans_put(T *p, row_span<T, N> *s, unsigned step, unsigned count,
     }
     CU_ROLLED for (unsigned k = 0; k < K; ++k) {
         if (k < count) span_put(p + k * step, s[0], N, false);
-        spans_turn<K>(s);
+        turn<K>(s);
     }
 }
 
@@ -9359,7 +9374,7 @@ template <class T, int K> static __global__ void CU_BOUNDS(NORM_THREADS_MAX) nor
             if (k < count) norm_affine(t, &s[k], at + k * step, N, K > 1 || t.wide_weights, mean, inverse);
     } else CU_ROLLED for (unsigned k = 0; k < K; ++k) {
         if (k < count) norm_affine(t, &s[0], at + k * step, N, false, mean, inverse);
-        spans_turn<K>(s);
+        turn<K>(s);
     }
     spans_put<T, K>(static_cast<T *>(t.n.output) + place, s, step, count, t.wide);
     if (t.n.statistics && lane == 0) norm_keep(t, row, mean, inverse);
@@ -10826,7 +10841,10 @@ template <class T, int N> CU_DEVICE void token_rows(token_sum<N> *sum, const T *
 
         CU_UNROLL for (unsigned i = 0; i < TURNS; ++i) if (k + i < count)
             span_get(&s[i], g + rows[k + i] * width, left, wide);
-        CU_UNROLL for (unsigned i = 0; i < TURNS; ++i) if (k + i < count) token_add(sum, s[i], rows[k + i], type);
+        CU_ROLLED for (unsigned i = 0; i < TURNS && k + i < count; ++i) {
+            token_add(sum, s[0], rows[k + i], type);
+            turn<TURNS>(s);
+        }
     }
 }
 
@@ -12951,18 +12969,19 @@ template <class T> static __global__ void __launch_bounds__(BATCH_BLOCK) batch_o
         row_span<T, N> s[TURNS];
 
         batch_fetch<T, N, TURNS>(s, z, t, p, row);
-        CU_UNROLL for (int k = 0; k < TURNS; ++k) {
+        CU_ROLLED for (int k = 0; k < TURNS; ++k) {
             float out[N];
 
             if (row + (size_t)k * p.step >= p.end) break;
-            span_open(out, s[k], t.bf16);
+            span_open(out, s[0], t.bf16);
             CU_UNROLL for (int i = 0; i < N; ++i) {
                 const float h = memopt_i_v1_norm_normalize_of(out[i], c.mean[i], c.inverse[i]);
                 out[i] = fmaf(h, c.scale[i], c.shift[i]);
             }
             activate<N>(t.x.linear.activation, out);
-            span_close(&s[k], out, t.bf16);
-            span_put(y + (row + (size_t)k * p.step) * width, s[k], p.left, t.wide);
+            span_close(&s[0], out, t.bf16);
+            span_put(y + (row + (size_t)k * p.step) * width, s[0], p.left, t.wide);
+            turn<TURNS>(s);
         }
     }
 }
@@ -13000,15 +13019,17 @@ template <class T> static __global__ void CU_BOUNDS(BATCH_BLOCK) batch_sums_kern
         row_span<T, N> zs[TURNS], gs[TURNS];
 
         batch_fetch_two<T, N, TURNS>(zs, gs, z, g, t, p, row);
-        CU_UNROLL for (int k = 0; k < TURNS; ++k) {
+        CU_ROLLED for (int k = 0; k < TURNS; ++k) {
             float u[N], h[N];
 
             if (row + (size_t)k * p.step >= p.end) break;
-            batch_grad_of(t, c, zs[k], gs[k], u, h);
+            batch_grad_of(t, c, zs[0], gs[0], u, h);
             CU_UNROLL for (int i = 0; i < N; ++i) {
                 a[i] = memopt_i_sum(a[i], u[i]);
                 b[i] = fmaf(u[i], h[i], b[i]);
             }
+            turn<TURNS>(zs);
+            turn<TURNS>(gs);
         }
     }
     CU_UNROLL for (int i = 0; i < N; ++i) {
@@ -13076,15 +13097,17 @@ template <class T> static __global__ void __launch_bounds__(BATCH_BLOCK) batch_g
         row_span<T, N> zs[TURNS], gs[TURNS];
 
         batch_fetch_two<T, N, TURNS>(zs, gs, z, g, t, p, row);
-        CU_UNROLL for (int k = 0; k < TURNS; ++k) {
+        CU_ROLLED for (int k = 0; k < TURNS; ++k) {
             float u[N], h[N];
 
             if (row + (size_t)k * p.step >= p.end) break;
-            batch_grad_of(t, c, zs[k], gs[k], u, h);
+            batch_grad_of(t, c, zs[0], gs[0], u, h);
             CU_UNROLL for (int i = 0; i < N; ++i) u[i] =
                 memopt_i_times(factor[i], fmaf(-h[i], share[i], memopt_i_v1_sub(u[i], mean[i])));
-            span_close(&gs[k], u, t.bf16);
-            span_put(y + (row + (size_t)k * p.step - t.first) * width, gs[k], p.left, t.wide);
+            span_close(&gs[0], u, t.bf16);
+            span_put(y + (row + (size_t)k * p.step - t.first) * width, gs[0], p.left, t.wide);
+            turn<TURNS>(zs);
+            turn<TURNS>(gs);
         }
     }
 }

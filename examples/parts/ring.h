@@ -23,12 +23,12 @@
                   no adapters, codes, mlp_chunk, classes. Of attention alone batch is 1: several sequences are
                   documents. All ranks have as many rows: pad the context, and let the padding be a document of its
                   own, whose targets are -1: the bits are those without it. On the CPU; the adapter of MPI will do.
-   A whole model  With shape.cut and by_length a model is cut so, and has the same bits for any number of ranks. The rows
-                  are S parts, whatever R is; gradients of a block's weights are sums over parts, added as a tree: a rank
-                  has a branch of it. Both ends are cut by the vocabulary, as in tensor.h, so that nobody holds sums of
-                  their gradients twice. What a rank has of gradients is a summand: it has its branch, or -0, which
-                  changes no sum, where another rank has computed them. memopt_shard_desc.unit_ranks = R adds them up:
-                  so ranks of a context cut weights and states among themselves as those of a batch do.
+   A whole model  With shape.cut and by_length a model is cut so, and has the same bits for any number of ranks. The
+                  rows are S parts, whatever R is; gradients of a block's weights are sums over parts, added as a tree:
+                  a rank has a branch of it. Both ends are cut by the vocabulary, as in tensor.h: so nobody needs room
+                  for sums over rows of what is as large as that. What a rank has of gradients is a summand: its branch,
+                  or where another rank has computed them -0, which changes no sum. memopt_shard_desc.unit_ranks = R
+                  adds them up: so ranks of a context cut weights and states among themselves as those of a batch do.
                       transformer_cut cut = { 8, rank, ranks, comm, 1 };
                       const transformer_attention_fns attention = ring_attention(comm);
                       shape.cut = &cut; shape.attention = &attention;

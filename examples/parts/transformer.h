@@ -295,7 +295,7 @@ static inline size_t transformer_first_row(const transformer *t) {
     return transformer_by_length(t) ? t->cut->rank * transformer_own_rows(t) : 0;
 }
 
-static inline size_t transformer_row_parts(const transformer *t) { /* runs of own rows, whose sums are added as a tree */
+static inline size_t transformer_row_parts(const transformer *t) { /* runs of own rows, whose sums are a tree */
     return transformer_by_length(t) ? t->cut->parts / t->cut->rank_count : 1;
 }
 

@@ -1462,6 +1462,9 @@ static void shard_many_rounds(void) {
     CHECK(all.sent_weights == few.sent_weights + (rounds - 3) * (more.sent_weights - few.sent_weights));
     CHECK(all.sent_gradients == rounds * (few.sent_gradients / 3) && all.sent_replicas == rounds * (few.sent_replicas / 3));
     CHECK(all.calls == few.calls + (rounds - 3) * (more.calls - few.calls));
+    d.unit_ranks = 4; /* 2 units at a time, and by default so many */
+    d.units = 0; CHECK(memopt_shard_plan(&d, &few) == MEMOPT_OK && few.rounds == 1);
+    d.units = 5; CHECK(memopt_shard_plan(&d, &few) == MEMOPT_OK && few.rounds == 3);
 #else
     SKIP("size_t has 32 bits");
 #endif

@@ -1393,10 +1393,13 @@ using namespace memopt_i_cuda::api;
 #  define CU_ARGUMENT __grid_constant__
 #  define CU_UNROLL _Pragma("unroll")
 #  define CU_ROLLED _Pragma("unroll 1") /* rare, or waits for memory: copies of it only take time to compile */
+#  define CU_PRAGMA(...) _Pragma(#__VA_ARGS__)
+#  define CU_ROLLED_IF(rare, times) CU_PRAGMA(unroll((rare) ? 1 : (times)))
 #else
 #  define CU_ARGUMENT
 #  define CU_UNROLL
 #  define CU_ROLLED
+#  define CU_ROLLED_IF(rare, times)
 #endif
 
 namespace memopt_i_cuda {
@@ -8387,9 +8390,11 @@ CU_DEVICE void softmax_store(softmax_data p, softmax_at q, size_t n, size_t colu
         store_four(p + q.first, x);
         return;
     }
-    CU_UNROLL for (unsigned i = 0; i < 4; ++i) {
+    float y[4] = { x[0], x[1], x[2], x[3] };
+    CU_ROLLED for (unsigned i = 0; i < 4; ++i) { /* stores do not wait */
         const size_t at = q.first + (size_t)i * q.step;
-        if (at < columns) store_one(p + at, at < n ? x[i] : 0.0f);
+        if (at < columns) store_one(p + at, at < n ? y[0] : 0.0f);
+        turn<4>(y);
     }
 }
 
@@ -8796,12 +8801,12 @@ CU_DEVICE void cross_entropy_take(softmax_sums *s, const softmax_span<T> &r, uin
     } else {
         CU_UNROLL for (unsigned k = 0; k < LOADS; ++k) if (WHOLE || k * step < left) v[k] = from[k * step];
     }
-    CU_UNROLL for (unsigned k = 0; k < LOADS; ++k) {
-        if (!WHOLE && k * step >= left) continue;
-        if (k * step < keep) kept[(unsigned)at + k * step] = v[k];
-        softmax_unpack(r.x, v[k], x);
+    CU_ROLLED_IF(!WHOLE, LOADS) for (unsigned k = 0; k < LOADS && (WHOLE || k * step < left); ++k) {
+        if (k * step < keep) kept[(unsigned)at + k * step] = v[0];
+        softmax_unpack(r.x, v[0], x);
         softmax_take<N, false>(s, x, 1.0f);
         if (total) softmax_add<N>(s, x);
+        turn<LOADS>(v);
     }
 }
 
@@ -8893,11 +8898,11 @@ CU_DEVICE void cross_entropy_give(const softmax_span<T> &r, const uint4 *kept, s
 
     CU_UNROLL for (unsigned k = 0; k < LOADS; ++k) if (WHOLE || k * step < left)
             v[k] = k * step < keep ? kept[(unsigned)at + k * step] : __ldcs(to + k * step);
-    CU_UNROLL for (unsigned k = 0; k < LOADS; ++k) {
-        if (!WHOLE && k * step >= left) continue;
-        softmax_unpack(r.x, v[k], x);
+    CU_ROLLED_IF(!WHOLE, LOADS) for (unsigned k = 0; k < LOADS && (WHOLE || k * step < left); ++k) {
+        softmax_unpack(r.x, v[0], x);
         cross_entropy_grads<T>(x, N, f);
         __stcs(to + k * step, softmax_packed(r.x, x));
+        turn<LOADS>(v);
     }
 }
 
@@ -15577,6 +15582,8 @@ PUBLIC status_t api::memopt_cuda_attention_backward(const memopt_cuda_ops *ops, 
 #undef CU_CONSTEXPR
 #undef CU_UNROLL
 #undef CU_ROLLED
+#undef CU_ROLLED_IF
+#undef CU_PRAGMA
 #undef CU_RUN
 #undef CU_WITH
 #undef CU_NARROW

@@ -447,7 +447,7 @@ static void length_same_bits(void) {
                     width_run run;
 
                     width_begin(&run, variant, type, WIDTH_PARTS, ranks);
-                    run.by_length = 1; run.overhead = keep ? 0.6 : 0; run.grain = keep ? 256 : 0; run.workers = ranks == 4 ? 2 : 0;
+                    run.by_length = 1; run.overhead = keep ? 0.6 : 0; run.grain = keep ? 4096 : 0; run.workers = ranks == 4 ? 2 : 0;
                     width_go(&run);
                     CHECK_AT(!memcmp(run.loss, one.loss, sizeof run.loss), ranks);
                     CHECK_AT(!memcmp(run.gradients, one.gradients, n * 4), (size_t)variant * 100 + ranks);
@@ -556,6 +556,7 @@ static void width_refuses(void) {
     WIDTH_SAYS(t.swiglu = t.geglu = 1, "swiglu and geglu are both set");
     WIDTH_SAYS(t.attention = &ring, "an attention of one's own is not cut");
     WIDTH_SAYS((cut.by_length = 1, t.attention = &ring), NULL);
+    WIDTH_SAYS((cut.by_length = 1, t.attention = &ring, t.grain = 4096), NULL);
     WIDTH_SAYS((cut.by_length = 1, t.attention = &ring, t.heads = t.kv_heads = 2, t.hidden = 6), NULL); /* parts need not divide them */
     WIDTH_SAYS(cut.by_length = 1, "no attention brings rows of ranks together");
     WIDTH_SAYS((cut.by_length = 1, t.attention = &ring, t.rotary = 1), "ring: row_positions are not told");

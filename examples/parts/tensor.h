@@ -146,7 +146,8 @@ static inline const char *tensor_problem(const transformer *t) {
     if (transformer_rows(t) % c->parts) return "parts do not divide the rows";
     if (t->gradient_type != MEMOPT_TYPE_F32) return "gradients are no floats";
     if (t->adapter_rank || t->quantized_block || t->mlp_chunk) return "adapters, codes and mlp_chunk are not cut";
-    if (t->grain && tensor_vocabulary(t) * t->width % t->grain) return "the grain does not divide parts of the head";
+    if (t->grain && !c->by_length && tensor_vocabulary(t) * t->width % t->grain)
+        return "the grain does not divide parts of the head";
     if (t->vocabulary + tensor_vocabulary(t) <= transformer_padded(t)) return "a part of the vocabulary is all padding";
     if (t->swiglu && t->geglu) return "swiglu and geglu are both set";
     return c->by_length ? tensor_length_problem(t) : tensor_width_problem(t);

@@ -205,8 +205,9 @@ static inline size_t transformer_piece(const transformer_tensor *l) {
     return l->pieces ? l->count / l->pieces : l->count;
 }
 
+/* Pieces of a cut by length are of one tensor. */
 static inline size_t transformer_step(const transformer *t, const transformer_tensor *l) {
-    return transformer_up(transformer_piece(l), l->pieces ? t->grain : 0);
+    return transformer_up(transformer_piece(l), l->pieces && !t->cut->by_length ? t->grain : 0);
 }
 
 static inline size_t transformer_span(const transformer *t, const transformer_tensor *l) { /* of all pieces */

@@ -685,7 +685,9 @@ END
 END
     [ "$step" = 4 ] && [ "$(field weights_hash)" = "$want" ] || fail "other weights on other rings"
     refused 2 "divide" --ranks 3 --sequence 2
-    refused 2 "power of two" --ranks 3 --sequence 3
+    refused 2 "sequence 3: take a power of two" --ranks 3 --sequence 3
+    refused 2 "sequence 2 divides" --ranks 2 --sequence 2 --parts 3
+    refused 2 "padded" --ranks 2 --sequence 2 --parts 16 --vocab 257
     refused 2 "keys of their own" --ranks 4 --sequence 4 --model llama --heads 4
     refused 2 "tensor" --ranks 4 --sequence 2 --tensor 2
     refused 2 "pipeline" --ranks 4 --sequence 2 --pipeline 2

@@ -119,10 +119,11 @@ static int options_table_wrong(const options *o, uint64_t given, char *message, 
 /* What parts/tensor.h refuses as well, in the words of the command line. */
 static int options_parts_wrong(const options *o, char *message, size_t capacity) {
     const size_t s = o->parts, padded = (o->vocab + 127) / 128 * 128, keys = o->heads / model_group(o);
+    const size_t sharers = o->sequence ? o->sequence : o->tensor;
+    const char *const by = o->sequence ? "sequence" : "tensor";
 
-    REFUSE(s & (s - 1) || s % o->tensor, "--parts %zu: take a power of two that --tensor %zu divides.", s, o->tensor);
-    REFUSE(o->sequence && s % o->sequence, "--parts %zu: take a power of two that --sequence %zu divides.", s,
-           o->sequence);
+    REFUSE(sharers & (sharers - 1), "--%s %zu: take a power of two.", by, sharers);
+    REFUSE(s & (s - 1) || s % sharers, "--parts %zu: take a power of two that --%s %zu divides.", s, by, sharers);
     REFUSE(o->sequence && (o->tensor > 1 || o->pipeline > 1), "--sequence is not there with --%s: leave one of them out.",
            o->tensor > 1 ? "tensor" : "pipeline");
     REFUSE(o->sequence && keys % o->sequence, "--sequence %zu does not divide the %zu heads that have keys of their own: take "
@@ -131,8 +132,8 @@ static int options_parts_wrong(const options *o, char *message, size_t capacity)
            o->heads);
     REFUSE(!o->sequence && keys % s, "--parts %zu do not divide the %zu heads of keys and values that --model %s has with --heads %zu: take "
            "fewer, or more --heads.", s, keys, model_row_of(o)->name, o->heads);
-    REFUSE(!o->sequence && (padded % s || o->vocab + padded / s <= padded), "--vocab %zu is padded to %zu, and of --parts "
-           "%zu one would have nothing else: take fewer, or another --vocab.", o->vocab, padded, s);
+    REFUSE(padded % s || o->vocab + padded / s <= padded, "--vocab %zu is padded to %zu, and of --parts %zu one would have "
+           "nothing else: take fewer, or another --vocab.", o->vocab, padded, s);
     REFUSE(o->fit && o->context % s,
            "--fit tries every --batch, and --parts %zu do not divide --context %zu: take another --context.", s,
            o->context);

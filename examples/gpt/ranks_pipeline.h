@@ -77,7 +77,6 @@ static memopt_status rank_before(void *user, const pipeline_action *a) {
     if (r->e->m.documents) mark_documents(r->e, &r->d, ids);
     for (i = own->first; a->is_backward && !s && i < own->first + own->count; ++i)
         s = memopt_shard_backward(r->shard, r->layers[i].group);
-    if (s) r->e->error = memopt_shard_error(r->shard);
     return s;
 }
 
@@ -285,7 +284,10 @@ static int rank_open_pipeline(rank *r, const ranks_plan *p) {
 }
 
 static int rank_pipe_said(rank *r, const char *what, memopt_status s) {
-    if (s) r->e->error = pipeline_error(r->pipe);
+    const memopt_error e = pipeline_error(r->pipe);
+    const int is_ours = e.place && !strcmp(e.place, "micro-batch"); /* of rank_before() it knows no more than that */
+
+    if (s) r->e->error = is_ours ? memopt_shard_error(r->shard) : e;
     return said(r->e, what, s);
 }
 

@@ -1628,7 +1628,7 @@ PRUNED __device__ __forceinline__ int anew(int x) {
 }
 
 /* Each of K takes the place of the one before: in a loop over all that is compiled once, s[0] is the k-th. */
-template <int K, class T> CU_DEVICE void turn(T *s) {
+template <int K, class T> CU_DEVICE void take_turns(T *s) {
     const T first = s[0];
 
     CU_UNROLL for (int k = 0; k < K; ++k) s[k] = k + 1 < K ? s[(k + 1) % K] : first;
@@ -3083,9 +3083,9 @@ CU_DEVICE void codes_for(uint32_t *c, const uint32_t *u, int saturate, int stoch
 
     CU_ROLLED for (int k = 0; k < 4; ++k) {
         c[0] = code_for<kind>(from[0], saturate, stochastic, by[0]);
-        turn<4>(c);
-        turn<4>(from);
-        turn<4>(by);
+        take_turns<4>(c);
+        take_turns<4>(from);
+        take_turns<4>(by);
     }
 }
 
@@ -3307,8 +3307,8 @@ template <int kind> struct widen {
         if (not_finite(x[0] * limit, x[1] * limit, x[2] * limit, x[3] * limit)) {
             CU_ROLLED for (int k = 0; k < 4; ++k) {
                 x[0] = value_of<kind>(c[0] >> (32 - 8 * sizeof(one)));
-                turn<4>(x);
-                turn<4>(c);
+                take_turns<4>(x);
+                take_turns<4>(c);
             }
         }
         store_four(dst + i, x);
@@ -3399,7 +3399,7 @@ template <class OP> static __device__ void number_ones(const OP &op, size_t begi
             op.load(v[k], at + k * NUMBER_THREADS);
         CU_ROLLED for (int k = 0; k < AT_ONCE; ++k) {
             if (at + k * NUMBER_THREADS < n) op.store(v[0], at + k * NUMBER_THREADS);
-            turn<AT_ONCE>(v);
+            take_turns<AT_ONCE>(v);
         }
     }
 }
@@ -3988,8 +3988,8 @@ static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_ta
                 put<1, 1>(t.codes + b * t.block + offset, &codes, offset, end,
                           whole || (t.vector && offset + 4 <= end));
             }
-            turn<ALL>(x);
-            turn<ALL>(max);
+            take_turns<ALL>(x);
+            take_turns<ALL>(max);
         }
     }
 }
@@ -8394,7 +8394,7 @@ CU_DEVICE void softmax_store(softmax_data p, softmax_at q, size_t n, size_t colu
     CU_ROLLED for (unsigned i = 0; i < 4; ++i) { /* stores do not wait */
         const size_t at = q.first + (size_t)i * q.step;
         if (at < columns) store_one(p + at, at < n ? y[0] : 0.0f);
-        turn<4>(y);
+        take_turns<4>(y);
     }
 }
 
@@ -8806,7 +8806,7 @@ CU_DEVICE void cross_entropy_take(softmax_sums *s, const softmax_span<T> &r, uin
         softmax_unpack(r.x, v[0], x);
         softmax_take<N, false>(s, x, 1.0f);
         if (total) softmax_add<N>(s, x);
-        turn<LOADS>(v);
+        take_turns<LOADS>(v);
     }
 }
 
@@ -8902,7 +8902,7 @@ CU_DEVICE void cross_entropy_give(const softmax_span<T> &r, const uint4 *kept, s
         softmax_unpack(r.x, v[0], x);
         cross_entropy_grads<T>(x, N, f);
         __stcs(to + k * step, softmax_packed(r.x, x));
-        turn<LOADS>(v);
+        take_turns<LOADS>(v);
     }
 }
 
@@ -9325,7 +9325,7 @@ CU_DEVICE void spans_put(T *p, row_span<T, N> *s, unsigned step, unsigned count,
     }
     CU_ROLLED for (unsigned k = 0; k < K; ++k) {
         if (k < count) span_put(p + k * step, s[0], N, false);
-        turn<K>(s);
+        take_turns<K>(s);
     }
 }
 
@@ -9379,7 +9379,7 @@ template <class T, int K> static __global__ void CU_BOUNDS(NORM_THREADS_MAX) nor
             if (k < count) norm_affine(t, &s[k], at + k * step, N, K > 1 || t.wide_weights, mean, inverse);
     } else CU_ROLLED for (unsigned k = 0; k < K; ++k) {
         if (k < count) norm_affine(t, &s[0], at + k * step, N, false, mean, inverse);
-        turn<K>(s);
+        take_turns<K>(s);
     }
     spans_put<T, K>(static_cast<T *>(t.n.output) + place, s, step, count, t.wide);
     if (t.n.statistics && lane == 0) norm_keep(t, row, mean, inverse);
@@ -10848,7 +10848,7 @@ template <class T, int N> CU_DEVICE void token_rows(token_sum<N> *sum, const T *
             span_get(&s[i], g + rows[k + i] * width, left, wide);
         CU_ROLLED for (unsigned i = 0; i < TURNS && k + i < count; ++i) {
             token_add(sum, s[0], rows[k + i], type);
-            turn<TURNS>(s);
+            take_turns<TURNS>(s);
         }
     }
 }
@@ -12986,7 +12986,7 @@ template <class T> static __global__ void __launch_bounds__(BATCH_BLOCK) batch_o
             activate<N>(t.x.linear.activation, out);
             span_close(&s[0], out, t.bf16);
             span_put(y + (row + (size_t)k * p.step) * width, s[0], p.left, t.wide);
-            turn<TURNS>(s);
+            take_turns<TURNS>(s);
         }
     }
 }
@@ -13033,8 +13033,8 @@ template <class T> static __global__ void CU_BOUNDS(BATCH_BLOCK) batch_sums_kern
                 a[i] = memopt_i_sum(a[i], u[i]);
                 b[i] = fmaf(u[i], h[i], b[i]);
             }
-            turn<TURNS>(zs);
-            turn<TURNS>(gs);
+            take_turns<TURNS>(zs);
+            take_turns<TURNS>(gs);
         }
     }
     CU_UNROLL for (int i = 0; i < N; ++i) {
@@ -13111,8 +13111,8 @@ template <class T> static __global__ void __launch_bounds__(BATCH_BLOCK) batch_g
                 memopt_i_times(factor[i], fmaf(-h[i], share[i], memopt_i_v1_sub(u[i], mean[i])));
             span_close(&gs[0], u, t.bf16);
             span_put(y + (row + (size_t)k * p.step - t.first) * width, gs[0], p.left, t.wide);
-            turn<TURNS>(zs);
-            turn<TURNS>(gs);
+            take_turns<TURNS>(zs);
+            take_turns<TURNS>(gs);
         }
     }
 }

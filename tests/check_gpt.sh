@@ -684,6 +684,11 @@ END
 --ranks 2 --sequence 2 --stage 0
 END
     [ "$step" = 4 ] && [ "$(field weights_hash)" = "$want" ] || fail "other weights on other rings"
+    # shellcheck disable=SC2086
+    for other in "--parts 4" "--parts 8 --sequence 1"; do # the bits would be others
+        gpt $common $other --ranks 1 --steps 5 --resume "$run" >"$work/said" 2>&1 && fail "$other goes on"
+        grep -q 'parts 4 of --sequence, which are to stay' "$work/said" || fail "$(cat "$work/said")"
+    done
     refused 2 "divide" --ranks 3 --sequence 2
     refused 2 "sequence 3: take a power of two" --ranks 3 --sequence 3
     refused 2 "sequence 2 divides" --ranks 2 --sequence 2 --parts 3

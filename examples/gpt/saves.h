@@ -62,6 +62,7 @@ static void saves_describe(const options *o, char *text, size_t capacity) {
         options_add(text, capacity, " ");
         options_add(text, capacity, value);
     }
+    if (o->sequence) options_add(text, capacity, " of --sequence"); /* others are of the width */
 }
 
 /* ---- what a run that goes on may do in another way ---- */

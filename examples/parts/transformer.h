@@ -83,7 +83,8 @@ typedef struct transformer_attention_fns {
 typedef struct transformer_cut { /* among ranks: by width, tensor.h, or by length, ring.h */
     size_t parts;             /* of the model, whatever the number of ranks: a power of two */
     size_t rank, rank_count;  /* which divides parts: each rank has as many, side by side */
-    struct memopt_comm *comm; /* of these ranks; NULL: one rank, or sizes alone are asked for */
+    struct memopt_comm *comm; /* of these ranks, for passes alone: a shard leaves calls under way in its own; NULL: one
+                                 rank, or sizes alone are asked for */
     int    by_length;         /* 1: parts are of the rows, and of the vocabulary. All ranks have all tensors, and what
                                  each has of their gradients is a summand */
 } transformer_cut;

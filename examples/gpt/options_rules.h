@@ -132,8 +132,6 @@ static int options_parts_wrong(const options *o, char *message, size_t capacity)
            o->heads);
     REFUSE(!o->sequence && keys % s, "--parts %zu do not divide the %zu heads of keys and values that --model %s has with --heads %zu: take "
            "fewer, or more --heads.", s, keys, model_row_of(o)->name, o->heads);
-    REFUSE(padded % s || o->vocab + padded / s <= padded, "--vocab %zu is padded to %zu, and of --parts %zu one would have "
-           "nothing else: take fewer, or another --vocab.", o->vocab, padded, s);
     REFUSE(o->fit && o->context % s,
            "--fit tries every --batch, and --parts %zu do not divide --context %zu: take another --context.", s,
            o->context);
@@ -141,6 +139,8 @@ static int options_parts_wrong(const options *o, char *message, size_t capacity)
     REFUSE(is_vit(o) || o->sample || o->mlp_chunk || !o->lean_attention,
            "--%s is not there where a model is cut by width or length: leave it out, or --parts.",
            is_vit(o) ? "model vit" : o->sample ? "sample" : o->mlp_chunk ? "mlp chunk" : "attention full");
+    REFUSE(padded % s || o->vocab + padded / s <= padded, "--vocab %zu is padded to %zu, and of --parts %zu one would have "
+           "nothing else: take fewer, or another --vocab.", o->vocab, padded, s);
     REFUSE(o->gradients != MEMOPT_TYPE_F32, "--gradients of a model that is cut by width or length are floats: leave it out.");
     return 0;
 }

@@ -37508,8 +37508,8 @@ static memopt_status memopt_i_shard_check_interleaved(memopt_i_checks *c, const 
     if (memopt_i_must_be_flag(c, "interleaved", d->interleaved) || !d->interleaved) return c->status;
     memopt_i_must_be_at_most(c, "stage", (size_t)d->stage, "interleaved, at most", 1);
     memopt_i_must(c, !d->device && !d->steps_inside, "interleaved", "is 1, beside a device or steps_inside");
-    return memopt_i_must_count(c, d->units % (x->ranks * x->sets) == 0, "units", d->units,
-                               "interleaved, a multiple of all ranks,", x->ranks * x->sets);
+    return memopt_i_must_count(c, d->units % (x->ranks * x->sets) == 0, "units", d->units / d->unit_ranks,
+                               "interleaved, a multiple of those at a time,", x->ranks * x->sets / d->unit_ranks);
 }
 
 static memopt_status memopt_i_shard_check(memopt_i_checks *c, memopt_shard *x) {
@@ -40367,7 +40367,7 @@ static memopt_status memopt_i_shard_compare_ranks(memopt_shard *x) {
     const memopt_shard_desc *d = &x->desc;
     const memopt_optim_desc *o = &x->optim->desc;
     const uint64_t own[MEMOPT_I_SHARD_ALIKE] = {
-        (uint64_t)d->stage, d->units, (uint64_t)d->gradients, (uint64_t)d->steps_inside, x->bucket,
+        (uint64_t)d->stage, d->units / d->unit_ranks, (uint64_t)d->gradients, (uint64_t)d->steps_inside, x->bucket,
         memopt_i_shard_tensors_crc(x), memopt_i_shard_uses_crc(x), (uint64_t)o->kind, (uint64_t)o->state,
         (uint64_t)o->weights, (uint64_t)o->extra, (uint64_t)o->gradients, (uint64_t)o->first_moment, o->block,
         o->min_quantized, o->seed, o->muon ? (uint64_t)o->muon->type + 1 : 0, d->unit_ranks,

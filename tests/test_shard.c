@@ -1204,7 +1204,7 @@ static void shard_odd_desc(memopt_shard_desc *d, memopt_shard_tensor *listed, si
     case 17: d->optim.muon = memopt_muon_products(MEMOPT_TYPE_F32); break;
     case 18: listed[5].adamw = 1; d->tensors = listed; break;
     case 19: listed[5].absent = 1; d->tensors = listed; break;
-    case 20: d->unit_ranks = 2; d->units /= 2; break;
+    case 20: d->unit_ranks = 2; break;
     default: d->interleaved = 1;
     }
 }
@@ -1350,8 +1350,9 @@ static void shard_plan_refuses(void) {
     SHARD_REFUSES((x.stage = 1, x.interleaved = 2), MEMOPT_ERR_ARGUMENT, "shard: interleaved 2, must be 0 or 1");
     SHARD_REFUSES((x.stage = 2, x.interleaved = 1), MEMOPT_ERR_ARGUMENT, "shard: stage 2, interleaved, at most 1");
     SHARD_REFUSES((x.stage = 1, x.interleaved = x.steps_inside = 1), MEMOPT_ERR_ARGUMENT, "shard: interleaved is 1, beside a device or steps_inside");
-    SHARD_REFUSES((x.stage = 1, x.interleaved = 1, x.units = 3, x.rank_count = 2), MEMOPT_ERR_ARGUMENT, "shard: units 3, interleaved, a multiple of all ranks, 2");
-    SHARD_REFUSES((x.stage = 1, x.interleaved = 1, x.units = 8, x.rank_count = 2, x.replica_count = 3), MEMOPT_ERR_ARGUMENT, "shard: units 8, interleaved, a multiple of all ranks, 6");
+    SHARD_REFUSES((x.stage = 1, x.interleaved = 1, x.units = 3, x.rank_count = 2), MEMOPT_ERR_ARGUMENT, "shard: units 3, interleaved, a multiple of those at a time, 2");
+    SHARD_REFUSES((x.stage = 1, x.interleaved = 1, x.units = 3, x.rank_count = 8, x.unit_ranks = 4), MEMOPT_ERR_ARGUMENT, "shard: units 3, interleaved, a multiple of those at a time, 2");
+    SHARD_REFUSES((x.stage = 1, x.interleaved = 1, x.units = 8, x.rank_count = 2, x.replica_count = 3), MEMOPT_ERR_ARGUMENT, "shard: units 8, interleaved, a multiple of those at a time, 6");
     SHARD_REFUSES((x.rank_count = 2, x.unit_ranks = 2, x.gradients = MEMOPT_TYPE_BF16), MEMOPT_ERR_ARGUMENT, "shard: gradients must be F32 where several ranks compute a unit together");
     SHARD_REFUSES((x.rank_count = 2, x.unit_ranks = 2, x.units = SIZE_MAX / 2 + 1), MEMOPT_ERR_OVERFLOW, "shard: units are so many that those of all ranks do not fit size_t");
     SHARD_REFUSES(x.use_count = 1, MEMOPT_ERR_ARGUMENT, "shard: uses is NULL");

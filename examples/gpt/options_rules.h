@@ -190,7 +190,8 @@ static int options_ranks_wrong(const options *o, uint64_t given, char *message, 
            "are not so many passes: take numbers that divide.", o->tensor, o->pipeline, o->ranks);
     REFUSE(passes % o->replicas, "--replicas %zu do not divide the %zu passes of --ranks %zu, so many ranks each: %zu; take "
            "numbers that divide.", o->replicas, passes, o->ranks, sharers);
-    REFUSE(o->chunks > 1 && o->pipeline == 1, "--chunks are of a --pipeline: give that as well, or leave it out.");
+    REFUSE(o->chunks > 1 && o->pipeline == 1 && (!o->grids || GIVEN(ON_PIPELINE)),
+           "--chunks are of a --pipeline: give that as well, or leave it out.");
     if (o->pipeline > 1 && options_pipeline_wrong(o, message, capacity)) return 1;
     if (o->parts && options_parts_wrong(o, message, capacity)) return 1;
     REFUSE((o->offload & OFFLOAD_ACTIVATIONS) && (o->keep == KEEP_ARENA || o->keep == KEEP_EVERY),

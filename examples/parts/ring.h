@@ -19,8 +19,8 @@
                   each rank would wait for the sums of the one before it, in both directions; what a row has so far
                   would be kept as floats; and of causal attention the last rank would do (2 R - 1) / R times its share.
                   By heads all ranks do the same work, and need no operator but the usual one.
-   Limits         R must divide kv_heads, so that nobody shares the sums of a head. Of a whole model S divides all rows and
-                  the padded vocabulary; float32 gradients, no adapters, codes, mlp_chunk, classes, accumulate, done_fn.
+   Limits         R must divide kv_heads, so that nobody shares the sums of a head. Of a whole model S divides all rows
+                  and the padded vocabulary; float32 gradients, no adapters, codes, mlp_chunk, classes, accumulate, done_fn.
                   Of attention alone batch is 1: several sequences are documents. All ranks have as many rows: pad the
                   context, and let the padding be a document of its own, whose targets are -1: the bits are those
                   without it. On the CPU; the adapter of MPI will do.

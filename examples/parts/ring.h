@@ -20,10 +20,10 @@
                   would be kept as floats; and of causal attention the last rank would do (2 R - 1) / R times its share.
                   By heads all ranks do the same work, and need no operator but the usual one.
    Limits         R must divide kv_heads, so that nobody shares the sums of a head. Of a whole model S divides all rows
-                  and the padded vocabulary; float32 gradients, no adapters, codes, mlp_chunk, classes, accumulate, done_fn.
-                  Of attention alone batch is 1: several sequences are documents. All ranks have as many rows: pad the
-                  context, and let the padding be a document of its own, whose targets are -1: the bits are those
-                  without it. On the CPU; the adapter of MPI will do.
+                  and the padded vocabulary; float32 gradients; no adapters, codes, mlp_chunk, classes, accumulate,
+                  done_fn. Of attention alone batch is 1: several sequences are documents. All ranks have as many rows:
+                  pad the context, and let the padding be a document of its own, whose targets are -1: the bits are
+                  those without it. On the CPU; the adapter of MPI will do.
    A whole model  With shape.cut and by_length a model is cut so, and has the same bits for any number of ranks. The
                   rows are S parts, whatever R is; gradients of a block's weights are sums over parts, added as a tree:
                   a rank has a branch of it. Both ends are cut by the vocabulary, as in tensor.h: so nobody needs room

@@ -894,6 +894,9 @@ grid_advice() { # --advise --grids: every grid is told as it is run, the fastest
         grid_rows >"$work/rows"
         case $more in *units* | *sequence*) grids_hold "$advised ${more%%:*}" ;; esac
     done
+    # four stages of as many seconds, but for how these are rounded: the last two are smaller
+    gpt --layers 3 --width 64 --heads 8 --context 32 --batch 2 --units 8 --steps 3 --ranks 4 --parts 4 --advise 2M --grids --dry-run >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    grep -q '^--pipeline 1 --tensor 4 --stage 2: the fastest of 4' "$work/said" || fail "not the smallest of equals: $(cat "$work/said")"
     refused 2 "of a --pipeline" --ranks 2 --advise 60M --grids --chunks 2 --pipeline 1
     refused 2 "leave it out" --ranks 2 --grids
     refused 2 "lay out --ranks" --advise 60M --grids

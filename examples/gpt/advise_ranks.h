@@ -48,15 +48,12 @@ typedef struct grid_timer {
 /* ---- the seconds of a plan ---- */
 static double grid_segment_seconds(const grid_timer *t, const rank *r, size_t segment, int is_backward) {
     const grid_machine *m = t->machine;
-    const transformer *shape = &r->e->m.shape;
     const memopt_segment *s = &r->e->segments[segment];
-    const size_t count = r->e->segment_count, kind = kind_of(segment, count) + (is_backward ? KINDS : 0);
+    const size_t kind = kind_of(segment, r->e->segment_count) + (is_backward ? KINDS : 0);
     const double own = is_backward ? s->backward_cost : s->forward_cost; /* of this rank */
     const double seconds = m->is_measured ? m->pieces[kind] / (double)cut_ranks(&r->o) : own / m->operations;
-    uint64_t sends = 0;
+    const uint64_t sends = rank_segment_sends(r, segment, is_backward);
 
-    if (cut_ranks(&r->o) > 1)
-        sends = (r->o.sequence ? ring_sends : tensor_sends)(shape, segment, count, is_backward, 0);
     return seconds / (double)r->o.threads
          + (sends ? CUT_CALLS * m->link.latency + (double)sends / m->link.bandwidth : 0);
 }

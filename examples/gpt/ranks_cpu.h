@@ -129,18 +129,22 @@ static int rank_describe_model(rank *r) {
     return 0;
 }
 
+static uint64_t rank_segment_sends(const rank *r, size_t segment, int is_backward) {
+    if (!r->o.parts) return 0;
+    return (r->o.sequence ? ring_sends : tensor_sends)(&r->e->m.shape, segment, r->e->segment_count, is_backward, 0);
+}
+
 static uint64_t rank_tape_sends(const rank *r, const memopt_tape *tape, size_t first) {
     const memopt_action *actions;
     uint64_t bytes = 0;
     size_t count, i;
 
     actions = memopt_tape_actions(tape, &count);
-    for (i = 0; r->o.parts && i < count; ++i) {
+    for (i = 0; i < count; ++i) {
         const int op = actions[i].op, is_backward = op == MEMOPT_ACTION_BACKWARD;
 
         if (is_backward || op == MEMOPT_ACTION_FORWARD || op == MEMOPT_ACTION_FORWARD_SAVE)
-            bytes += (r->o.sequence ? ring_sends : tensor_sends)(&r->e->m.shape, first + actions[i].index,
-                                                                 r->e->segment_count, is_backward, 0);
+            bytes += rank_segment_sends(r, first + actions[i].index, is_backward);
     }
     return bytes;
 }

@@ -620,6 +620,8 @@ END
     grep -q 'parts' "$work/said" || fail "not told why: $(cat "$work/said")"
     refused 2 "divide" --ranks 3 --tensor 2
     refused 2 "power of two" --ranks 3 --tensor 3
+    refused 2 "multiple of 256" --ranks 2 --tensor 2 --parts 8 --heads 8 --width 24 --vocab 384
+    refused 2 "multiple of 2048" --ranks 2 --tensor 2 --parts 8 --heads 8 --width 64 --vocab 1152 --weights bf16 --stage 3 --offload weights
     refused 2 "power of two" --ranks 4 --tensor 4 --parts 2
     refused 2 "heads" --ranks 2 --tensor 2 --heads 1
     refused 2 "keys and values" --ranks 2 --tensor 2 --parts 8 --heads 8 --model llama

@@ -116,6 +116,14 @@ static int options_table_wrong(const options *o, uint64_t given, char *message, 
     return 0;
 }
 
+enum { RANK_GRAIN = 256, RANK_SECTOR = 4096 }; /* where memopt_shard begins a tensor: elements; bytes of slow weights */
+
+static size_t options_grain(const options *o) { /* of ranks on the CPU */
+    const size_t bytes = o->weights == WEIGHTS_F32 ? 4 : 2;
+
+    return o->offload & OFFLOAD_WEIGHTS ? RANK_SECTOR / bytes : (size_t)RANK_GRAIN;
+}
+
 /* What parts/tensor.h refuses as well, in the words of the command line. */
 static int options_parts_wrong(const options *o, char *message, size_t capacity) {
     const size_t s = o->parts, padded = (o->vocab + 127) / 128 * 128, keys = o->heads / model_group(o);
@@ -132,6 +140,9 @@ static int options_parts_wrong(const options *o, char *message, size_t capacity)
            o->heads);
     REFUSE(!o->sequence && keys % s, "--parts %zu do not divide the %zu heads of keys and values that --model %s has with --heads %zu: take "
            "fewer, or more --heads.", s, keys, model_row_of(o)->name, o->heads);
+    REFUSE(!o->sequence && padded / s * o->width % options_grain(o),
+           "--vocab %zu is padded to %zu, and of --parts %zu one has %zu numbers, no multiple of %zu: take fewer, or "
+           "another --width.", o->vocab, padded, s, padded / s * o->width, options_grain(o));
     REFUSE(o->fit && o->context % s,
            "--fit tries every --batch, and --parts %zu do not divide --context %zu: take another --context.", s,
            o->context);

@@ -18,7 +18,6 @@ static const char *const held_names[HELD] = { "parameters", "gradients", "optimi
     "working", "data" };
 static const memopt_tag held_tags[HELD] = { MEMOPT_TAG_PARAMETERS, MEMOPT_TAG_GRADIENTS, MEMOPT_TAG_OPTIMIZER,
     MEMOPT_TAG_ACTIVATIONS, MEMOPT_TAG_COMMUNICATION, MEMOPT_TAG_SCRATCH, MEMOPT_TAG_OTHER };
-enum { RANK_GRAIN = 256, RANK_SECTOR = 4096 }; /* where memopt_shard begins a tensor: elements; bytes of slow weights */
 
 typedef struct traffic { uint64_t calls, sent, received; } traffic;
 

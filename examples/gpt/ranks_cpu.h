@@ -122,8 +122,7 @@ static int rank_describe_model(rank *r) {
     e->host = process_host();
     describe_cpu_model(e, &r->o, &r->here.ops);
     if (r->o.parts) rank_cut(r);
-    m->shape.grain = RANK_GRAIN;
-    if (r->o.offload & OFFLOAD_WEIGHTS) m->shape.grain = RANK_SECTOR / memopt_type_bytes(m->shape.weight_type);
+    m->shape.grain = options_grain(&r->o);
     m->split = m->fuse = 0; /* both are the shard's to do */
     m->shape.done_fn = NULL;
     return 0;

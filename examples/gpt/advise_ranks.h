@@ -1,6 +1,6 @@
 /* advise_ranks.h - --advise BYTES --grids: which ranks share a pass by layers and by width, what is cut among passes.
 
-   Grids    Every --pipeline, --chunks (powers of two), --tensor and --stage that --ranks can be laid out as and that
+   Grids    Every --pipeline, --chunks (1, 2, 4), --tensor and --stage that --ranks can be laid out as and that
             options_rules.h allows; those that were given stay, and so do all other switches, such as --sequence. By
             width only with --parts. So all have the same bits.
    Bytes    Each grid is planned by the functions a run plans with: what its largest rank holds, and what the rank that
@@ -348,7 +348,7 @@ static int grid_options(const options *asked, const size_t *values, options *x) 
     char ignored[400];
     size_t row, i;
 
-    if (!was_given(asked, ON_CHUNKS) && (values[1] & (values[1] - 1))) return 1; /* powers of two are enough */
+    if (!was_given(asked, ON_CHUNKS) && values[1] != 1 && values[1] != 2 && values[1] != 4) return 1; /* enough */
     *x = *asked;
     for (i = 0; i < GRID_IDS; ++i) {
         (void)count_find(grid_ids[i], &row);

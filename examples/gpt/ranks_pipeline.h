@@ -23,14 +23,15 @@ static int is_in_stages(const pipeline_stage *stages, size_t count, size_t strid
 /* The tensors of these stages are here, those of a segment in a group. */
 static void rank_take_stages(rank *r, const pipeline_stage *stages, size_t count, size_t stride) {
     const size_t segments = r->e->segment_count;
-    size_t i, t, last = SIZE_MAX, group = 0;
+    size_t i, t, owner = 0, last = SIZE_MAX, group = 0;
 
     for (t = 0; t < r->e->m.tensor_count; ++t) {
-        for (i = 0; i + 1 < segments; ++i) { /* whose it is */
+        for (i = owner; i + 1 < segments; ++i) { /* whose it is: in their order, but for the head's */
             const transformer_part *part = (const transformer_part *)r->e->layers[i].user;
 
             if (t - part->first_tensor < part->tensor_count) break;
         }
+        if (i + 1 < segments) owner = i;
         r->tensors[t].absent = !is_in_stages(stages, count, stride, i) || r->e->m.tensors[t].first > 0;
         if (!r->tensors[t].absent) {
             group += last != SIZE_MAX && i != last;

@@ -169,7 +169,8 @@ static void rank_compare_work(const options *o, ranks_plan *p) {
 }
 
 /* The stages against each other. seconds: of each one's forward, then of each one's backward; latency: of a message. */
-static int rank_run_stages(rank *r, const ranks_plan *p, const double *seconds, double latency, pipeline_course *course) {
+static int rank_run_stages(rank *r, const ranks_plan *p, const double *seconds, double latency,
+                           pipeline_course *course) {
     const pipeline_desc d = rank_describe_pipeline(r);
     const size_t stages = stage_count(&r->o), count = pipeline_count(&d.shape);
     pipeline_action *actions = (pipeline_action *)calloc(r->o.pipeline * count, sizeof *actions);

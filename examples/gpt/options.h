@@ -125,7 +125,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "chunks", "V", "runs of layers for each of the P ranks, which then wait less; default 1" },
     { NULL, "tensor", "T", "T ranks share each pass: heads, columns, vocabulary, rows; default 1" },
     { NULL, "sequence", "R", "R ranks share each pass: rows, and heads where these meet; default off" },
-    { NULL, "parts", "S", "of the width, or of rows, the same for any T or R: so are the bits; default T or R" },
+    { NULL, "parts", "S", "of width or rows, the same for any T or R: so are the bits; default T, R" },
     { NULL, "rank", "R", "with --id-file: of this process; default: as torchrun and mpirun tell it" },
     { NULL, "id-file", "FILE", "on cards: each rank a process, and they meet in FILE.0, FILE.1, ..." },
     { NULL, "offload", "states|weights|activations", "on a disk, several with commas; =DIR: a folder, =host: other memory" },

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 
-from tally import check, end
+from tally import check, finish
 
 WORK = tempfile.TemporaryDirectory()
 OURS = {"test": "test_cuda_number", "bench": "bench_cuda", "train_gpt": "example_train_gpt"}
@@ -136,4 +136,4 @@ for want in ["| tests: tests of all sections, mma | cut off |", "mma: not all ra
     check(want in text, f"not on the page: {want}\n{text}")
 done = subprocess.run([sys.executable, "tests/card_report.py"], capture_output=True, text=True)
 check(done.returncode == 1 and "card_report.py DIR" in done.stderr, "no folder")
-end("card.sh", "as rehearsed")
+finish("card.sh", "as rehearsed")

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from tally import check, end
+from tally import check, finish
 
 CPU, CARD = (os.path.abspath(program) for program in sys.argv[1:3])
 FOLDER = tempfile.TemporaryDirectory()
@@ -587,4 +587,4 @@ if "simulator" in CARD:
 
 big = planned("--preset gpt2-124m --batch 32 --weights bf16 --optimizer adamw8 --keep overhead:33 --head chunk:2048".split())
 print(f"GPT-2 124M, 32 x 1024, everything on: {big / 1e6:.0f} MB of the card, planned")
-end("train_gpt.cu", "all as the CPU, as planned")
+finish("train_gpt.cu", "all as the CPU, as planned")

@@ -11,6 +11,6 @@ def check(fine, what):
         print("FAILED:", what)
 
 
-def end(name, fine):
+def finish(name, fine):
     print(f"{name}:", f"{failures} failed" if failures else fine)
     sys.exit(failures != 0)

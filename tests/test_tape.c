@@ -1180,7 +1180,7 @@ static void tape_held_apart(void) {
     tape_watch w; memopt_tape_desc d; memopt_tape_stats s; unsigned char *block[2], *at[2]; size_t bytes[2], i, k, n; uint64_t seed, held = 0, shared = 0;
     for (seed = 1; seed <= 12; ++seed)
         for (n = 0; n < TAPE_VARIANTS; ++n) {
-            tape_watch_make(&w, seed, 2 + seed % 6, seed % 3);
+            tape_watch_make(&w, seed, (size_t)(2 + seed % 6), (size_t)(seed % 3));
             tape_watch_buffers(&w);
             w.on_loan = 1;
             d = tape_watch_desc(&w, NULL);

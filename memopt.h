@@ -39142,16 +39142,19 @@ typedef struct memopt_i_shard_fold {
 } memopt_i_shard_fold;
 
 MEMOPT_I_SMALL_BEGIN
-/* Of the pieces that make a unit together, each first one becomes the sum. */
+/* Of the pieces that make a unit together, each first one becomes the sum, as plain additions make it: where a library's
+   fmaf() is not exact, a tree that one rank has made is the same, too. */
 static void memopt_i_shard_fold_units(const memopt_i_shard_fold *f, size_t at, size_t n) {
     unsigned char *pieces = (unsigned char *)(uintptr_t)f->pieces + at * sizeof(float); /* what has arrived */
-    size_t half, i;
+    size_t half, i, k;
 
     for (half = 1; half < f->shard->desc.unit_ranks; half *= 2)
-        for (i = 0; i < f->sources; i += 2 * half)
-            MEMOPT_I_DISPATCH(f->level, add_weighted, ((float *)(void *)(pieces + i * f->stride),
-                                                       (const float *)(const void *)(pieces + (i + half) * f->stride),
-                                                       n, 1, 0));
+        for (i = 0; i < f->sources; i += 2 * half) {
+            float *const to = (float *)(void *)(pieces + i * f->stride);
+            const float *const from = (const float *)(const void *)(pieces + (i + half) * f->stride);
+
+            for (k = 0; k < n; ++k) to[k] = memopt_i_sum(to[k], from[k]);
+        }
 }
 
 /* sums = sums + unit + unit ..., as memopt_gradients_accumulate() adds with weight 1. */

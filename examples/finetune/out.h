@@ -262,7 +262,8 @@ static int out_merge_rows(out_folder *o, size_t number, const transformer_tensor
 
 /* A tensor of the model; of one without an adapter the elements as they are. */
 static int out_merge_tensor(out_folder *o, size_t number, const transformer_tensor *tensor, const adapter *a) {
-    const transformer_tensor row_of_all = { "", 0, tensor->count, tensor->columns ? tensor->columns : tensor->count };
+    const transformer_tensor row_of_all = { "", 0, tensor->count,
+                                            tensor->columns ? tensor->columns : tensor->count, 0 };
     const size_t columns = row_of_all.columns, step = columns < OUT_BAND ? OUT_BAND / columns : 1;
     float *band = (float *)malloc(out_band_bytes(o->m, &row_of_all));
     size_t piece, row = 0, end = 0, rows;

@@ -39142,8 +39142,8 @@ typedef struct memopt_i_shard_fold {
 } memopt_i_shard_fold;
 
 MEMOPT_I_SMALL_BEGIN
-/* Of the pieces that make a unit together, each first one becomes the sum, as plain additions make it: where a library's
-   fmaf() is not exact, a tree that one rank has made is the same, too. */
+/* Of the pieces that make a unit together, each first one becomes the sum, by plain additions: so it is that of a tree
+   that one rank makes, also where fmaf() is not exact. */
 static void memopt_i_shard_fold_units(const memopt_i_shard_fold *f, size_t at, size_t n) {
     unsigned char *pieces = (unsigned char *)(uintptr_t)f->pieces + at * sizeof(float); /* what has arrived */
     size_t half, i, k;

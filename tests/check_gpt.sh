@@ -553,6 +553,32 @@ END
 tensor_grids() { # of ranks and stages where so many ranks (1, 2, 4, 8) share a pass, and one or two passes go on at a time
     for t in 1 2 4 8; do for d in 1 2; do for s in 0 1 2 3; do [ $((t * d)) -gt 8 ] || [ $((d * s)) = 1 ] || echo "$((t * d)) $s --tensor $t"; done; done; done
 }
+losses_of_run() { sed -n 's/.*"losses": \[\(.*\)\].*/\1/p' "$work/run.json"; }
+beside_uncut() { # bound, switches: cut so it has the losses of the network that is not cut, but for how sums are rounded
+    bound=$1
+    shift
+    gpt $shape --attention lean --ranks 1 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    want=$(losses_of_run)
+    gpt $shape --ranks 1 "$@" --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    got=$(losses_of_run)
+    echo "$want,$got" | awk -F, -v bound="$bound" '{ bad = NF != 6; for (i = 1; i <= 3; ++i) { d = $i - $(i + 3); if (d < -bound || d > bound) bad = 1 } exit bad }' || fail "other losses with $*: $got, not $want"
+}
+goes_on_elsewhere() { # steps, switches, and as many lines on stdin: a step each on another grid, in other stages and with slow tiers
+    step=0 run="$work/elsewhere" more= steps=$1
+    common="--layers 1 --width 64 --heads 8 --context 32 --batch 1 --units 2 --parts 4 --dropout 0.1 --optimizer adamw8 --weights bf16 --clip 0.5"
+    shift
+    # shellcheck disable=SC2086
+    gpt $common "$@" --steps $steps --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    want=$(field weights_hash)
+    while read -r line; do
+        step=$((step + 1))
+        # shellcheck disable=SC2086
+        gpt $common $line --steps $step --save "$run" $more --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+        more="--resume $run"
+    done
+    [ "$step" = "$steps" ] && [ "$(field weights_hash)" = "$want" ] || fail "other weights on other grids"
+    echo "resumed on $steps grids to the same bits"
+}
 tensor() { # a model cut by width: one hash for any number of ranks that share a pass, beside any of passes and stages
     wide="--layers 2 --width 64 --heads 8 --context 32 --batch 2 --parts 8 --units 2 --steps 20"
     tensor_grids >"$work/grids"
@@ -588,24 +614,8 @@ END
 2 0 --tensor 2 --units 1
 4 0 --tensor 4 --threads 2 --units 1
 END
-    # cut into one part it is the network that is not cut, but for how sums are rounded
-    gpt $shape --attention lean --ranks 1 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
-    want=$(sed -n 's/.*"losses": \[\(.*\)\].*/\1/p' "$work/run.json")
-    gpt $shape --ranks 1 --parts 2 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
-    got=$(sed -n 's/.*"losses": \[\(.*\)\].*/\1/p' "$work/run.json")
-    echo "$want,$got" | awk -F, '{ bad = NF != 6; for (i = 1; i <= 3; ++i) { d = $i - $(i + 3); if (d < -0.1 || d > 0.1) bad = 1 } exit bad }' || fail "other losses in parts: $got, not $want"
-    # a step each on another grid, in other stages and with slow tiers
-    step=0 run="$work/grid" more=
-    common="--layers 1 --width 64 --heads 8 --context 32 --batch 1 --units 2 --parts 4 --dropout 0.1 --optimizer adamw8 --weights bf16 --clip 0.5"
-    # shellcheck disable=SC2086
-    gpt $common --ranks 1 --steps 6 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
-    want=$(field weights_hash)
-    while read -r line; do
-        step=$((step + 1))
-        # shellcheck disable=SC2086
-        gpt $common $line --steps $step --save "$run" $more --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
-        more="--resume $run"
-    done <<END
+    beside_uncut 0.1 --parts 2
+    goes_on_elsewhere 6 --ranks 1 <<END
 --ranks 4 --tensor 4
 --ranks 2 --tensor 1 --stage 2
 --ranks 8 --tensor 4 --stage 3
@@ -613,8 +623,6 @@ END
 --ranks 4 --tensor 2 --offload states,weights=$work
 --ranks 1 --threads 2
 END
-    [ "$step" = 6 ] && [ "$(field weights_hash)" = "$want" ] || fail "other weights on other grids"
-    echo "resumed on six grids to the same bits"
     # shellcheck disable=SC2086
     gpt $common --parts 8 --ranks 1 --steps 7 --resume "$run" >"$work/said" 2>&1 && fail "resumed with other parts"
     grep -q 'parts' "$work/said" || fail "not told why: $(cat "$work/said")"
@@ -662,30 +670,13 @@ END
 8 3 --sequence 4 --keep every:1
 END
     sums=0
-    # one part of rows is the network that is not cut, but for how sums are rounded
-    gpt $shape --attention lean --ranks 1 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
-    want=$(sed -n 's/.*"losses": \[\(.*\)\].*/\1/p' "$work/run.json")
-    gpt $shape --ranks 1 --sequence 1 --parts 1 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
-    got=$(sed -n 's/.*"losses": \[\(.*\)\].*/\1/p' "$work/run.json")
-    echo "$want,$got" | awk -F, '{ bad = NF != 6; for (i = 1; i <= 3; ++i) { d = $i - $(i + 3); if (d < -1e-4 || d > 1e-4) bad = 1 } exit bad }' || fail "other losses by length: $got, not $want"
-    # a step each on another ring
-    step=0 run="$work/ring" more=
-    common="--layers 1 --width 64 --heads 8 --context 32 --batch 1 --units 2 --parts 4 --dropout 0.1 --optimizer adamw8 --weights bf16 --clip 0.5"
-    # shellcheck disable=SC2086
-    gpt $common --ranks 1 --sequence 1 --steps 4 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
-    want=$(field weights_hash)
-    while read -r line; do
-        step=$((step + 1))
-        # shellcheck disable=SC2086
-        gpt $common $line --steps $step --save "$run" $more --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
-        more="--resume $run"
-    done <<END
+    beside_uncut 1e-4 --sequence 1 --parts 1
+    goes_on_elsewhere 4 --ranks 1 --sequence 1 <<END
 --ranks 4 --sequence 4
 --ranks 2 --sequence 1 --stage 2
 --ranks 8 --sequence 4 --stage 3
 --ranks 2 --sequence 2 --stage 0
 END
-    [ "$step" = 4 ] && [ "$(field weights_hash)" = "$want" ] || fail "other weights on other rings"
     # shellcheck disable=SC2086
     for other in "--parts 4" "--parts 8 --sequence 1"; do # the bits would be others
         gpt $common $other --ranks 1 --steps 5 --resume "$run" >"$work/said" 2>&1 && fail "$other goes on"

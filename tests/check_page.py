@@ -6,12 +6,8 @@ import base64, os, re, shutil, subprocess, sys, tempfile, zlib
 import xml.etree.ElementTree as ET
 from collections import Counter
 
-failures = 0
-def check(good, what):
-    global failures
-    if not good:
-        failures += 1
-        print('check_page.py:', what)
+import tally
+from tally import check
 
 def nothing_from_elsewhere(text, name):
     rest = re.sub(r'xmlns="http://www\.w3\.org/2000/svg"', '', text)
@@ -195,7 +191,7 @@ def main():
         with open(sys.argv[2], encoding='utf-8') as f: svg = f.read()
         nothing_from_elsewhere(svg, sys.argv[2])
         root = ET.fromstring(svg)
-    if failures: return 1
+    if tally.failures: return 1
     names = [os.environ.get('CHROMIUM'), 'chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable',
              'chrome', 'headless_shell']
     program = next((p for p in (shutil.which(n) for n in names if n) if p), None)
@@ -215,6 +211,6 @@ def main():
                     want = sum(a for fill, a in rects if fill == '#%02x%02x%02x' % rgb)
                     check(abs(found[tag] - want) < 0.25 * want + 400,
                           f'the chart on {ground}: {tag} covers {found[tag]} pixels, and should about {want:.0f}')
-    if not failures: print('the page is drawn: light, dark, on a phone')
-    return failures != 0
+    if not tally.failures: print('the page is drawn: light, dark, on a phone')
+    return tally.failures != 0
 sys.exit(main())

@@ -265,8 +265,14 @@ static void width_go(width_run *run) {
 }
 static void width_end(width_run *run) { free(run->weights); free(run->gradients); }
 
+static void length_plain_take(const memopt_tape_call *call, const memopt_attention *a, void *room[2]) { (void)call; (void)a; (void)room; }
+static memopt_status length_plain_run(const memopt_tape_call *call, const memopt_ops *ops, const memopt_attention *a, void *const room[2]) {
+    (void)room;
+    return call->is_backward ? memopt_attention_backward(ops, a) : memopt_attention_forward(ops, a);
+}
+static const transformer_attention_fns length_plain = { length_plain_take, length_plain_run, 0, NULL };
 /* One rank, of 1 to 8 parts, beside block.h. */
-static void width_against_blocks(void) {
+static void cut_against_blocks(int by_length) {
     int variant, half; size_t parts, i, n;
 
     for (variant = 0; variant < 4; ++variant)
@@ -275,6 +281,8 @@ static void width_against_blocks(void) {
 
             width_begin(&run, variant, type, 1, 1);
             n = width_elements(&run.shape);
+            run.by_length = by_length;
+            if (by_length) run.shape.attention = &length_plain;
             width_open(m, &run.shape, NULL, NULL, 0, 0);
             memcpy(m->chain.weights, run.weights, n * memopt_type_bytes(m->shape.weight_type));
             CHECK(width_train(m) == MEMOPT_OK);
@@ -292,13 +300,14 @@ static void width_against_blocks(void) {
                     if (fabs(want) > largest) largest = fabs(want);
                 }
                 CHECK_AT(most <= bound * largest, (size_t)variant * 100 + parts);
-                if (most > bound * largest) printf("variant %d, %zu parts: %g of %g\n", variant, parts, most, largest);
+                if (most > bound * largest) printf("variant %d, %u parts: %g of %g\n", variant, (unsigned)parts, most, largest);
             }
             width_close(m); free(m); width_end(&run);
         }
 }
 /* The same with ranks; the values of a rank are its share, to the byte. */
-static void width_same_bits(void) {
+static void width_against_blocks(void) { cut_against_blocks(0); }
+static void cut_same_bits(int by_length) {
     int variant, half, keep; size_t ranks;
 
     for (variant = 0; variant < 4; ++variant)
@@ -309,21 +318,23 @@ static void width_same_bits(void) {
                 if (test_is_passed_over()) continue;
                 width_begin(&one, variant, type, WIDTH_PARTS, 1);
                 n = width_elements(&one.shape);
+                one.by_length = by_length;
                 width_go(&one);
                 for (ranks = 1; ranks <= WIDTH_PARTS; ranks *= 2) {
                     width_run run;
 
                     width_begin(&run, variant, type, WIDTH_PARTS, ranks);
-                    run.overhead = keep ? 0.6 : 0; run.grain = keep ? 256 : 0; run.workers = ranks == 1 ? 3 : ranks == 4 ? 2 : 0;
+                    run.by_length = by_length; run.overhead = keep ? 0.6 : 0; run.grain = !keep ? 0 : by_length ? 4096 : 256; run.workers = ranks == 1 ? 3 : ranks == 4 ? 2 : 0;
                     width_go(&run);
                     CHECK_AT(!memcmp(run.loss, one.loss, sizeof run.loss), ranks);
                     CHECK_AT(!memcmp(run.gradients, one.gradients, n * 4), (size_t)variant * 100 + ranks);
-                    if (!keep) CHECK_AT(run.kept - sizeof(float) == (one.kept - sizeof(float)) / ranks || ranks > 4, ranks); /* of 8 ranks a share is no multiple of 64 */
+                    if (!keep) CHECK_AT(run.kept - sizeof(float) == (one.kept - sizeof(float)) / ranks || (!by_length && ranks > 4), ranks); /* of 8 ranks a share is no multiple of 64 */
                     width_end(&run);
                 }
                 width_end(&one);
             }
 }
+static void width_same_bits(void) { cut_same_bits(0); }
 /* Bytes that a rank sends: in planes of rows, of its own rows to each of the others. */
 static void width_sends(void) {
     size_t ranks, r;
@@ -373,10 +384,11 @@ static void width_in_scratch(void) {
     width_end(&one); width_end(&arrays);
 }
 /* Any call of any rank fails: all of them end, with a status. */
-static void width_fails(void) {
+static void cut_fails(int by_length) {
     width_run run; uint64_t calls = 0, n; size_t r;
 
     width_begin(&run, 0, MEMOPT_TYPE_F32, 4, 4);
+    run.by_length = by_length;
     width_go(&run);
     for (r = 0; r < 3; ++r) calls += run.stats[0].calls[r];
     CHECK(calls > 20);
@@ -390,73 +402,10 @@ static void width_fails(void) {
     }
     width_end(&run);
 }
+static void width_fails(void) { cut_fails(0); }
 /* ---- by length ---- */
-static void length_plain_take(const memopt_tape_call *call, const memopt_attention *a, void *room[2]) { (void)call; (void)a; (void)room; }
-static memopt_status length_plain_run(const memopt_tape_call *call, const memopt_ops *ops, const memopt_attention *a, void *const room[2]) {
-    (void)room;
-    return call->is_backward ? memopt_attention_backward(ops, a) : memopt_attention_forward(ops, a);
-}
-static const transformer_attention_fns length_plain = { length_plain_take, length_plain_run, 0, NULL };
-/* One rank, of 1 to 8 parts, beside block.h. */
-static void length_against_blocks(void) {
-    int variant, half; size_t parts, i, n;
-
-    for (variant = 0; variant < 4; ++variant)
-        for (half = 0; half < 2; ++half) {
-            const memopt_type type = half ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; width_run run; width_model *m = (width_model *)calloc(1, sizeof *m);
-
-            width_begin(&run, variant, type, 1, 1);
-            n = width_elements(&run.shape);
-            run.shape.attention = &length_plain;
-            width_open(m, &run.shape, NULL, NULL, 0, 0);
-            memcpy(m->chain.weights, run.weights, n * memopt_type_bytes(m->shape.weight_type));
-            CHECK(width_train(m) == MEMOPT_OK);
-            run.by_length = 1;
-            for (parts = 1; parts <= WIDTH_PARTS; parts *= 2) {
-                const double bound = half ? 3e-2 : 2e-5; double most = 0, largest = 0;
-
-                run.parts = parts;
-                width_go(&run);
-                for (i = 0; i < 3; ++i) CHECK_AT(fabs(run.loss[i] - m->loss[i]) <= (half ? 2e-3 : 1e-6), i);
-                for (i = 0; i < n; ++i) {
-                    const double want = (double)((float *)m->chain.gradients)[i], off = fabs((double)run.gradients[i] - want);
-
-                    if (off > most) most = off;
-                    if (fabs(want) > largest) largest = fabs(want);
-                }
-                CHECK_AT(most <= bound * largest, (size_t)variant * 100 + parts);
-                if (most > bound * largest) printf("variant %d, %u parts: %g of %g\n", variant, (unsigned)parts, most, largest);
-            }
-            width_close(m); free(m); width_end(&run);
-        }
-}
-static void length_same_bits(void) {
-    int variant, half, keep; size_t ranks;
-
-    for (variant = 0; variant < 4; ++variant)
-        for (half = 0; half < 2; ++half)
-            for (keep = 0; keep < 2; ++keep) {
-                const memopt_type type = half ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; width_run one; size_t n;
-
-                if (test_is_passed_over()) continue;
-                width_begin(&one, variant, type, WIDTH_PARTS, 1);
-                n = width_elements(&one.shape);
-                one.by_length = 1;
-                width_go(&one);
-                for (ranks = 2; ranks <= WIDTH_PARTS; ranks *= 2) {
-                    width_run run;
-
-                    width_begin(&run, variant, type, WIDTH_PARTS, ranks);
-                    run.by_length = 1; run.overhead = keep ? 0.6 : 0; run.grain = keep ? 4096 : 0; run.workers = ranks == 4 ? 2 : 0;
-                    width_go(&run);
-                    CHECK_AT(!memcmp(run.loss, one.loss, sizeof run.loss), ranks);
-                    CHECK_AT(!memcmp(run.gradients, one.gradients, n * 4), (size_t)variant * 100 + ranks);
-                    if (!keep) CHECK_AT(run.kept - sizeof(float) == (one.kept - sizeof(float)) / ranks, ranks);
-                    width_end(&run);
-                }
-                width_end(&one);
-            }
-}
+static void length_against_blocks(void) { cut_against_blocks(1); }
+static void length_same_bits(void) { cut_same_bits(1); }
 /* Bytes that a rank sends: of planes of own rows, two of queries and two of keys a forward, twice as much a backward. */
 static void length_sends(void) {
     size_t ranks, r, i; int variant;
@@ -484,24 +433,7 @@ static void length_sends(void) {
             width_end(&run);
         }
 }
-static void length_fails(void) { /* any call of any rank */
-    width_run run; uint64_t calls = 0, n; size_t r;
-
-    width_begin(&run, 0, MEMOPT_TYPE_F32, 4, 4);
-    run.by_length = 1;
-    width_go(&run);
-    for (r = 0; r < 3; ++r) calls += run.stats[0].calls[r];
-    CHECK(calls > 20);
-    for (n = 1; n <= calls; n += TEST_CASES(3, 1)) {
-        if (test_is_passed_over()) continue;
-        run.fail = n; run.fail_rank = n % 4;
-        memset(run.why, 0, sizeof run.why);
-        width_go(&run);
-        for (r = 0; r < 4; ++r) CHECK_AT(run.status[r] != MEMOPT_OK, n);
-        CHECK_AT(strstr(run.why[run.fail_rank], "is on fire") != NULL, n);
-    }
-    width_end(&run);
-}
+static void length_fails(void) { cut_fails(1); }
 #else
 static void width_no_threads(void) { SKIP("compiled without MEMOPT_PTHREADS"); }
 #endif

@@ -71,6 +71,40 @@ static inline memopt_status transformer_zero(const transformer_ops *ops, void *t
     return device_told(ops, 0, device_status(cudaMemsetAsync(to, 0, bytes, ops->stream)));
 }
 
+/* `rows` pieces of `bytes`; steps are in bytes, too. */
+static inline memopt_status transformer_copy_rows(const transformer_ops *ops, void *to, size_t to_step,
+                                                  const void *from, size_t from_step, size_t bytes, size_t rows) {
+    return device_told(ops, 0, device_status(cudaMemcpy2DAsync(to, to_step, from, from_step, bytes, rows,
+                                                               cudaMemcpyDefault, ops->stream)));
+}
+
+/* to += from: what a dropout that drops nothing adds to a residual. */
+static inline memopt_status transformer_plus(const transformer_ops *ops, float *to, const float *from, size_t n) {
+    memopt_dropout d;
+
+    memset(&d, 0, sizeof d);
+    d.n = n;
+    d.input = from;
+    d.residual = d.output = to;
+    return device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_dropout_forward(&ops->cuda, &d, ops->stream));
+}
+
+template <int = 0> static __global__ void device_fill_kernel(float *d_to, float value, size_t n) {
+    const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+    if (i < n) d_to[i] = value;
+}
+
+enum { DEVICE_BLOCK = 256 }; /* threads of a block of the kernels here */
+
+/* A kernel of one's own, a thread for each of n; n is below 2^31 blocks. */
+#define DEVICE_RUN(ops, kernel, n, ...)                                                                                    device_told(ops, 0, !(n) ? 0 : (MEMOPT_I_CUDA_LAUNCH(kernel, (unsigned)(((n) + DEVICE_BLOCK - 1) / DEVICE_BLOCK),                                                           DEVICE_BLOCK, 0, (ops)->stream, __VA_ARGS__),                                                     device_status(cudaGetLastError())))
+
+/* What changes no sum that it is added to: -0. */
+static inline memopt_status transformer_no_summand(const transformer_ops *ops, float *to, size_t n) {
+    return DEVICE_RUN(ops, device_fill_kernel<>, n, to, -0.0f, n);
+}
+
 /* ---- attention by tensor cores: its statistics save a backward two products of nine ---- */
 static inline int transformer_keeps_statistics(const transformer_ops *, const memopt_attention *x) {
     return x->type != MEMOPT_TYPE_F32 && x->width <= 128;

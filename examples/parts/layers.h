@@ -36,20 +36,6 @@ static inline void transformer_take_levels(transformer_work *w) {
     w->levels = (float *)memopt_tape_take(w->call, MEMOPT_TAPE_SCRATCH, levels * w->level * sizeof(float));
 }
 
-static inline void transformer_plus(float *to, const float *from, size_t n) {
-    size_t i, k;
-
-    for (i = 0; i + 16 <= n; i += 16) {
-        float a[16], b[16];
-
-        memcpy(a, to + i, sizeof a);
-        memcpy(b, from + i, sizeof b);
-        for (k = 0; k < 16; ++k) a[k] += b[k];
-        memcpy(to + i, a, sizeof a);
-    }
-    for (; i < n; ++i) to[i] += from[i];
-}
-
 /* Makes the gradients i and i + 1 of the rows in work, which begin at `row` of what args point to. */
 typedef memopt_status transformer_rows_fn(const transformer_work *w, size_t i, size_t row, const void *args);
 
@@ -59,13 +45,16 @@ static inline float *transformer_level(const transformer_work *w, size_t i, size
     return w->levels + (level - 1) * w->level + (k ? w->list[i].count : 0);
 }
 
-static inline void transformer_join_levels(const transformer_work *w, size_t i, size_t level) { /* onto the one below */
+/* Onto the one below. */
+static inline memopt_status transformer_join_levels(const transformer_work *w, size_t i, size_t level) {
+    memopt_status s = MEMOPT_OK;
     size_t k;
 
-    for (k = 0; k < 2; ++k)
+    for (k = 0; k < 2 && !s; ++k)
         if (w->list[i + k].count)
-            transformer_plus(transformer_level(w, i, k, level - 1), transformer_level(w, i, k, level),
-                             w->list[i + k].count);
+            s = transformer_plus(&w->ops, transformer_level(w, i, k, level - 1), transformer_level(w, i, k, level),
+                                 w->list[i + k].count);
+    return s;
 }
 
 /* Run by run: the gradients of a run go to the next level, and from there down as long as they complete a pair. */
@@ -79,13 +68,13 @@ static inline memopt_status transformer_sum_rows(const transformer_work *w, size
     if (runs == 1) return rows_fn(w, i, 0, args);
     of.is_run = 1;
     of.rows = w->rows / runs;
-    for (run = 0; run < runs; ++run) {
+    for (run = 0; run < runs && !s; ++run) {
         of.row = run * of.rows;
         for (k = 0; k < 2; ++k)
             if (w->list[i + k].count) of.gradients[i + k] = transformer_level(w, i, k, level);
         s = rows_fn(&of, i, of.row, args);
         if (s || w->call->describing) break; /* the others need no more */
-        for (++level, pairs = run + 1; pairs % 2 == 0; pairs /= 2) transformer_join_levels(w, i, --level);
+        for (++level, pairs = run + 1; pairs % 2 == 0 && !s; pairs /= 2) s = transformer_join_levels(w, i, --level);
     }
     return s;
 }

@@ -306,11 +306,14 @@ static inline memopt_status tensor_gather_rows(const tensor_work *x, void *plane
 
 /* ---- sums as trees ---- */
 /* Of `count` arrays of n, `step` elements apart, into the first. */
-static inline void tensor_tree(float *arrays, size_t step, size_t count, size_t n) {
+static inline memopt_status tensor_tree(const tensor_work *x, float *arrays, size_t step, size_t count, size_t n) {
+    memopt_status s = MEMOPT_OK;
     size_t half, i;
 
     for (half = 1; half < count; half *= 2)
-        for (i = 0; i + half < count; i += 2 * half) transformer_plus(arrays + i * step, arrays + (i + half) * step, n);
+        for (i = 0; i + half < count && !s; i += 2 * half)
+            s = transformer_plus(&x->own.ops, arrays + i * step, arrays + (i + half) * step, n);
+    return s;
 }
 
 /* The sum over parts of rows times a matrix, or its transpose, for the rows of all ranks; or floats that are there. */
@@ -365,8 +368,9 @@ static inline memopt_status tensor_branch(const tensor_sum *s, size_t row, size_
         status = s->gemm.multiply_fn(s->gemm.user, &q, NULL, (unsigned char *)x->own.ops.scratch + worker * gemm);
         for (++depth, pairs = p + 1; pairs % 2 == 0; pairs /= 2, --depth)
             for (r = 0; r < rows; ++r)
-                transformer_plus(depth > 2 ? levels + (depth - 3) * room + r * columns : to + r * s->columns,
-                           levels + (depth - 2) * room + r * columns, columns);
+                (void)transformer_plus(&x->own.ops, depth > 2 ? levels + (depth - 3) * room + r * columns
+                                                              : to + r * s->columns,
+                                       levels + (depth - 2) * room + r * columns, columns);
     }
     return status;
 }
@@ -421,8 +425,8 @@ static inline memopt_status tensor_hand_out(tensor_sum *s, tensor_end_fn *end_fn
         if (!status && ranks > 1)
             status = tensor_call(x, MEMOPT_COMM_ALL_TO_ALL, s->count * columns * sizeof(float), x->send, x->receive);
         if (status) break;
-        tensor_tree(x->receive, s->count * columns, ranks, s->count * columns);
-        status = end_fn(x, x->receive, s->at, s->count, to);
+        status = tensor_tree(x, x->receive, s->count * columns, ranks, s->count * columns);
+        if (!status) status = end_fn(x, x->receive, s->at, s->count, to);
     }
     return status;
 }
@@ -481,48 +485,45 @@ static inline memopt_status tensor_whole_gradients(const tensor_work *x) {
     size_t i;
 
     if (x->own.call->describing) return MEMOPT_OK;
-    tensor_tree(x->leaves, x->sums, x->pieces, x->sums);
-    if (ranks > 1 && x->sums)
-        memmove(x->leaves + x->own.shape->cut->rank * x->sums, x->leaves, x->sums * sizeof(float));
-    s = x->sums ? tensor_gather(x, x->leaves, x->sums * sizeof(float)) : MEMOPT_OK;
-    if (s) return s;
-    tensor_tree(x->leaves, x->sums, ranks, x->sums);
-    for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i) {
+    s = tensor_tree(x, x->leaves, x->sums, x->pieces, x->sums);
+    if (!s && x->own.shape->cut->rank)
+        s = transformer_copy(&x->own.ops, x->leaves + x->own.shape->cut->rank * x->sums, x->leaves,
+                             x->sums * sizeof(float));
+    if (!s && x->sums) s = tensor_gather(x, x->leaves, x->sums * sizeof(float));
+    if (!s) s = tensor_tree(x, x->leaves, x->sums, ranks, x->sums);
+    for (i = 0; i < TRANSFORMER_TENSORS_MAX && !s; ++i) {
         const transformer_tensor *l = &x->own.list[i];
 
         if (l->pieces || !l->count) continue;
-        if (x->own.shape->accumulate) transformer_plus((float *)x->own.gradients[i], sum, l->count);
-        else memcpy(x->own.gradients[i], sum, l->count * sizeof(float));
+        if (x->own.shape->accumulate) s = transformer_plus(&x->own.ops, (float *)x->own.gradients[i], sum, l->count);
+        else s = transformer_copy(&x->own.ops, x->own.gradients[i], sum, l->count * sizeof(float));
         sum += l->count;
     }
-    return MEMOPT_OK;
+    return s;
 }
 
-/* Cut by length, what one rank has computed is no summand of the others: theirs is the -0 that changes no sum. */
-static inline void tensor_no_summand(float *to, size_t n) {
-    size_t i;
-
-    for (i = 0; i < n; ++i) to[i] = -0.0f;
-}
-
-/* Around `count` elements of this rank, of an array of those of all. */
-static inline void tensor_leave_pieces(const tensor_work *x, float *own, size_t count) {
+/* Cut by length, what one rank has computed is no summand of the others. Around `count` elements of this rank, of an
+   array of those of all. */
+static inline memopt_status tensor_leave_pieces(const tensor_work *x, float *own, size_t count) {
     const transformer_cut *c = x->own.shape->cut;
+    const memopt_status s = transformer_no_summand(&x->own.ops, own - c->rank * count, c->rank * count);
 
-    tensor_no_summand(own - c->rank * count, c->rank * count);
-    tensor_no_summand(own + count, (c->rank_count - 1 - c->rank) * count);
+    return s ? s : transformer_no_summand(&x->own.ops, own + count, (c->rank_count - 1 - c->rank) * count);
 }
 
-static inline void tensor_leave_gradients(const tensor_work *x) {
+static inline memopt_status tensor_leave_gradients(const tensor_work *x) {
+    memopt_status s = MEMOPT_OK;
     size_t i;
 
-    for (i = 0; transformer_by_length(x->own.shape) && !x->own.call->describing && i < TRANSFORMER_TENSORS_MAX; ++i) {
+    if (!transformer_by_length(x->own.shape) || x->own.call->describing) return MEMOPT_OK;
+    for (i = 0; i < TRANSFORMER_TENSORS_MAX && !s; ++i) {
         const transformer_tensor *l = &x->own.list[i];
         float *const own = (float *)x->own.gradients[i];
 
-        if (l->pieces) tensor_leave_pieces(x, own, l->count);
-        else if (l->count && x->own.shape->cut->rank) tensor_no_summand(own, l->count);
+        if (l->pieces) s = tensor_leave_pieces(x, own, l->count);
+        else if (l->count && x->own.shape->cut->rank) s = transformer_no_summand(&x->own.ops, own, l->count);
     }
+    return s;
 }
 
 /* ---- what is made of own rows ---- */
@@ -589,7 +590,7 @@ static inline void tensor_add_bias(float *sums, const void *bias, memopt_type ty
         if (type == MEMOPT_TYPE_F32) memcpy(some, (const float *)bias + at, n * sizeof *some);
         else if (type == MEMOPT_TYPE_BF16) (void)memopt_f32_from_bf16(some, (const uint16_t *)bias + at, n, NULL);
         else (void)memopt_f32_from_f16(some, (const uint16_t *)bias + at, n, NULL);
-        for (r = 0; r < rows; ++r) transformer_plus(sums + r * columns + at, some, n);
+        for (r = 0; r < rows; ++r) (void)transformer_plus(NULL, sums + r * columns + at, some, n);
     }
 }
 
@@ -970,7 +971,7 @@ static inline memopt_status tensor_embedding_backward(const memopt_tape_call *ca
     e.grad_tokens = x.own.gradients[TRANSFORMER_TOKENS];
     e.accumulate = !t->untied || t->accumulate; /* tied: onto what the head has left */
     if (!s) s = tensor_tokens_backward(&x, &e, plane, ids);
-    if (!s) tensor_leave_gradients(&x);
+    if (!s) s = tensor_leave_gradients(&x);
     return transformer_done(&x.own, s);
 }
 
@@ -1247,10 +1248,10 @@ static inline memopt_status tensor_head_backward(const memopt_tape_call *call) {
     if (!s && !call->describing) s = tensor_hand_out(&sum, tensor_end_rows, h.normed); /* own rows come first */
     if (!s) s = tensor_norm_backward(&x, TRANSFORMER_FINAL_SCALE, statistics, h.normed, call->grad_input, 0);
     if (!s) s = tensor_whole_gradients(&x);
-    if (!s) tensor_leave_gradients(&x);
+    if (!s) s = tensor_leave_gradients(&x);
     if (!s && !call->describing && !head->part.shape->untied && transformer_by_length(head->part.shape))
-        tensor_leave_pieces(&x, (float *)tensor_head_gradients(&h, 0),
-                            x.pieces * tensor_vocabulary(head->part.shape) * head->part.shape->width);
+        s = tensor_leave_pieces(&x, (float *)tensor_head_gradients(&h, 0),
+                                x.pieces * tensor_vocabulary(head->part.shape) * head->part.shape->width);
     return transformer_done(&x.own, s);
 }
 

@@ -65,6 +65,43 @@ static inline memopt_status transformer_zero(const transformer_ops *ops, void *t
     memset(to, 0, bytes);
     return MEMOPT_OK;
 }
+
+/* `rows` pieces of `bytes`; steps are in bytes, too. */
+static inline memopt_status transformer_copy_rows(const transformer_ops *ops, void *to, size_t to_step,
+                                                  const void *from, size_t from_step, size_t bytes, size_t rows) {
+    size_t r;
+
+    (void)ops;
+    for (r = 0; r < rows; ++r)
+        memcpy((unsigned char *)to + r * to_step, (const unsigned char *)from + r * from_step, bytes);
+    return MEMOPT_OK;
+}
+
+/* to += from */
+static inline memopt_status transformer_plus(const transformer_ops *ops, float *to, const float *from, size_t n) {
+    size_t i, k;
+
+    (void)ops;
+    for (i = 0; i + 16 <= n; i += 16) {
+        float a[16], b[16];
+
+        memcpy(a, to + i, sizeof a);
+        memcpy(b, from + i, sizeof b);
+        for (k = 0; k < 16; ++k) a[k] += b[k];
+        memcpy(to + i, a, sizeof a);
+    }
+    for (; i < n; ++i) to[i] += from[i];
+    return MEMOPT_OK;
+}
+
+/* What changes no sum that it is added to: -0. */
+static inline memopt_status transformer_no_summand(const transformer_ops *ops, float *to, size_t n) {
+    size_t i;
+
+    (void)ops;
+    for (i = 0; i < n; ++i) to[i] = -0.0f;
+    return MEMOPT_OK;
+}
 #endif
 
 /* An attention of your own, in forward and backward (call->is_backward). What it works in it takes first, with

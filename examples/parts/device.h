@@ -67,6 +67,12 @@ static inline memopt_status transformer_copy(const transformer_ops *ops, void *t
     return device_told(ops, 0, device_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, ops->stream)));
 }
 
+static inline memopt_status transformer_copy_rows(const transformer_ops *ops, void *to, size_t to_stride,
+                                                  const void *from, size_t from_stride, size_t bytes, size_t rows) {
+    return device_told(ops, 0, device_status(cudaMemcpy2DAsync(to, to_stride, from, from_stride, bytes, rows,
+                                                               cudaMemcpyDefault, ops->stream)));
+}
+
 static inline memopt_status transformer_zero(const transformer_ops *ops, void *to, size_t bytes) {
     return device_told(ops, 0, device_status(cudaMemsetAsync(to, 0, bytes, ops->stream)));
 }
@@ -108,6 +114,13 @@ static inline memopt_status transformer_no_summand(const transformer_ops *ops, f
 /* ---- attention by tensor cores: its statistics save a backward two products of nine ---- */
 static inline int transformer_keeps_statistics(const transformer_ops *, const memopt_attention *x) {
     return x->type != MEMOPT_TYPE_F32 && x->width <= 128;
+}
+
+/* ---- cuBLASLt chooses how it adds by the shape of a product: by its rows, too, and by the heads in a batch ---- */
+static inline int transformer_rows_are_alone(const transformer_ops *) { return 0; }
+
+static inline int transformer_heads_are_alone(const transformer_ops *ops, const memopt_attention *x) {
+    return transformer_keeps_statistics(ops, x);
 }
 
 /* ---- not here: the adapters of transformer.h ---- */

@@ -178,10 +178,39 @@ static inline adapter transformer_adapter(const transformer_work *w, size_t i) {
     return a;
 }
 
-static inline memopt_status transformer_linear_forward(const transformer_work *w, size_t i, const memopt_linear *l) {
-    const adapter a = transformer_adapter(w, i);
+/* So many rows of a layer, from `row` on. */
+static inline memopt_linear transformer_linear_at(const memopt_linear *whole, size_t row, size_t rows) {
+    const size_t in = row * whole->inputs, out = row * whole->outputs;
+    memopt_linear l = *whole;
 
-    return w->part->rank ? adapter_forward(&w->ops, l, &a) : memopt_linear_forward(&w->ops, l);
+    l.rows = rows;
+    l.input = transformer_at(l.input, in, l.type);
+    l.output = transformer_at(l.output, out, l.type);
+    l.residual = transformer_at(l.residual, out, l.type);
+    l.pre_activation = transformer_at(l.pre_activation, out, l.type);
+    l.grad_output = transformer_at(l.grad_output, out, l.type);
+    l.grad_input = transformer_at(l.grad_input, in, l.type);
+    return l;
+}
+
+/* Products of how many runs of rows? Of those of a cut by length where the number of rows may change bits. */
+static inline size_t transformer_product_runs(const transformer_work *w) {
+    return transformer_rows_are_alone(&w->ops) ? 1 : transformer_row_parts(w->shape);
+}
+
+static inline memopt_status transformer_linear_forward(const transformer_work *w, size_t i, const memopt_linear *l) {
+    const size_t runs = transformer_product_runs(w), rows = l->rows / runs;
+    const adapter a = transformer_adapter(w, i);
+    memopt_status s = MEMOPT_OK;
+    size_t run;
+
+    if (w->part->rank) return adapter_forward(&w->ops, l, &a);
+    for (run = 0; run < runs && !s; ++run) {
+        const memopt_linear of_run = transformer_linear_at(l, run * rows, rows);
+
+        s = memopt_linear_forward(&w->ops, &of_run);
+    }
+    return s;
 }
 
 /* An adapter's gradients, and that of the input, as below. What it had made of the input is made again. */
@@ -203,15 +232,28 @@ static inline memopt_status transformer_adapter_backward(const transformer_work 
 }
 
 static inline memopt_status transformer_linear_rows(const transformer_work *w, size_t i, size_t row, const void *args) {
-    memopt_linear l = *(const memopt_linear *)args;
+    memopt_linear l = transformer_linear_at((const memopt_linear *)args, row, w->rows);
 
-    l.rows = w->rows;
-    l.input = transformer_at(l.input, row * l.inputs, l.type);
-    l.grad_output = transformer_at(l.grad_output, row * l.outputs, l.type);
     l.grad_weights = w->gradients[i];
     l.grad_bias = w->gradients[i + 1];
     l.accumulate = transformer_accumulates(w);
     return memopt_linear_backward_through(&w->ops, &l, MEMOPT_ACTIVATION_NONE, NULL);
+}
+
+static inline memopt_status transformer_linear_input_backward(const transformer_work *w, const memopt_linear *l,
+                                                              memopt_activation activation,
+                                                              const void *pre_activation) {
+    const size_t runs = transformer_product_runs(w), rows = l->rows / runs;
+    memopt_status s = MEMOPT_OK;
+    size_t run;
+
+    for (run = 0; run < runs && !s; ++run) {
+        const memopt_linear of_run = transformer_linear_at(l, run * rows, rows);
+
+        s = memopt_linear_backward_through(&w->ops, &of_run, activation,
+                                           transformer_at(pre_activation, run * rows * l->inputs, l->type));
+    }
+    return s;
 }
 
 /* The gradients of the weights, and then, in a call of its own, that of the input, or of what went into the activation
@@ -231,7 +273,7 @@ static inline memopt_status transformer_linear_backward_through(const transforme
     s = transformer_sum_rows(w, i, transformer_linear_rows, &l);
     l.input = NULL;
     l.grad_input = grad_input;
-    return s || !grad_input ? s : memopt_linear_backward_through(&w->ops, &l, activation, pre_activation);
+    return s || !grad_input ? s : transformer_linear_input_backward(w, &l, activation, pre_activation);
 }
 
 static inline memopt_status transformer_linear_backward(const transformer_work *w, size_t i, const void *input,

@@ -55,9 +55,6 @@
 #ifndef PARTS_RING_H
 #define PARTS_RING_H
 #include "tensor.h"
-#ifdef PARTS_DEVICE_H
-#  error "ring.h copies rows by the CPU: it does not go with device.h"
-#endif
 #if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
 #  pragma GCC diagnostic push
 #  pragma GCC diagnostic ignored "-Wold-style-cast"
@@ -65,17 +62,19 @@
 
 typedef struct ring_array { /* of this rank's rows, all heads */
     unsigned char *rows;
-    size_t stride, bytes; /* from row to row; in a row, of the heads of one rank */
+    size_t stride, bytes; /* from row to row; in a row, of the heads of one group */
 } ring_array;
 
 typedef struct ring_work {
     const memopt_tape_call *call;
+    const transformer_ops  *ops;
     memopt_comm     *comm;
     size_t           ranks, rows; /* rows of each rank */
+    size_t           groups;      /* of heads, of each rank: one call of attention for each */
     ring_array       qkv[3], output;
     ring_array       grads[3], grad_output;
     size_t           at[3]; /* where all rows of queries, keys and values lie in memory for the three: bytes */
-    memopt_attention whole; /* all rows, the heads of this rank */
+    memopt_attention whole; /* all rows, the heads of this rank's first group */
 } ring_work;
 
 /* ---- what there is to do ---- */
@@ -97,11 +96,21 @@ static inline ring_array ring_array_of(const ring_work *w, const memopt_attentio
 
     x.rows = (unsigned char *)transformer_at(rows, 0, a->type);
     x.stride = stride ? stride * memopt_type_bytes(a->type) : ring_row_bytes(a, heads);
-    x.bytes = ring_row_bytes(a, heads / w->ranks);
+    x.bytes = ring_row_bytes(a, heads / w->ranks / w->groups);
     return x;
 }
 
-static inline ring_work ring_begin(const memopt_tape_call *call, const memopt_attention *a) {
+/* Of a rank. Where the bits of a head depend on those beside it, groups are the same for any number of ranks. */
+static inline size_t ring_groups(const ring_work *w, const transformer *t, const memopt_attention *a) {
+    size_t all = transformer_by_length(t) ? t->cut->parts : ring_kv_heads(a);
+
+    if (transformer_heads_are_alone(w->ops, a)) return 1;
+    while (all > w->ranks && ring_kv_heads(a) % all) all /= 2;
+    return all > w->ranks ? all / w->ranks : 1;
+}
+
+static inline ring_work ring_begin(const memopt_tape_call *call, const transformer_ops *ops,
+                                   const memopt_attention *a) {
     const size_t kv_heads = ring_kv_heads(a);
     const transformer *t = ring_shape_of(call);
     const int is_cut = transformer_by_length(t);
@@ -109,9 +118,11 @@ static inline ring_work ring_begin(const memopt_tape_call *call, const memopt_at
 
     memset(&w, 0, sizeof w);
     w.call = call;
+    w.ops = ops;
     w.comm = (memopt_comm *)t->attention->user;
     w.ranks = is_cut ? t->cut->rank_count : w.comm ? memopt_comm_get_stats(w.comm).rank_count : 1;
     w.rows = a->length;
+    w.groups = ring_groups(&w, t, a);
     w.qkv[0] = ring_array_of(&w, a, a->queries, a->query_stride, a->heads);
     w.qkv[1] = ring_array_of(&w, a, a->keys, a->kv_stride, kv_heads);
     w.qkv[2] = ring_array_of(&w, a, a->values, a->kv_stride, kv_heads);
@@ -125,10 +136,10 @@ static inline ring_work ring_begin(const memopt_tape_call *call, const memopt_at
     w.whole = *a;
     w.whole.batch = is_cut ? t->batch : 1;
     w.whole.length = is_cut ? t->length : w.ranks * w.rows;
-    w.whole.heads = a->heads / w.ranks;
-    w.whole.kv_heads = kv_heads / w.ranks;
+    w.whole.heads = a->heads / w.ranks / w.groups;
+    w.whole.kv_heads = kv_heads / w.ranks / w.groups;
     w.whole.query_stride = w.whole.kv_stride = w.whole.output_stride = 0;
-    w.whole.online = 1;
+    w.whole.online = transformer_heads_are_alone(ops, a);
     return w;
 }
 
@@ -149,77 +160,121 @@ static inline const char *ring_reason(const ring_work *w, const memopt_attention
 }
 
 /* ---- between rows and heads ---- */
-/* The rows of this rank, to the pieces that ranks are sent: for each its heads of all these rows. */
-static inline void ring_pack(const ring_work *w, ring_array x, unsigned char *pieces) {
-    size_t rank, i;
+/* Where the heads of group `i` of all ranks' are among pieces: all ranks' first groups come first. */
+static inline unsigned char *ring_piece(const ring_work *w, ring_array x, const unsigned char *pieces, size_t i) {
+    const size_t place = i % w->groups * w->ranks + i / w->groups;
 
-    for (rank = 0; rank < w->ranks; ++rank)
-        for (i = 0; i < w->rows; ++i, pieces += x.bytes)
-            memcpy(pieces, x.rows + i * x.stride + rank * x.bytes, x.bytes);
+    return (unsigned char *)(uintptr_t)pieces + place * w->rows * x.bytes;
+}
+
+/* The rows of this rank, to the pieces that ranks are sent: of each group its heads of all these rows. */
+static inline memopt_status ring_pack(const ring_work *w, ring_array x, unsigned char *pieces) {
+    memopt_status s = MEMOPT_OK;
+    size_t i;
+
+    for (i = 0; i < w->ranks * w->groups && !s; ++i)
+        s = transformer_copy_rows(w->ops, ring_piece(w, x, pieces, i), x.bytes, x.rows + i * x.bytes, x.stride, x.bytes,
+                                  w->rows);
+    return s;
 }
 
 /* The pieces that ranks have sent, to rows. */
-static inline void ring_unpack(const ring_work *w, ring_array x, const unsigned char *pieces) {
-    size_t rank, i;
+static inline memopt_status ring_unpack(const ring_work *w, ring_array x, const unsigned char *pieces) {
+    memopt_status s = MEMOPT_OK;
+    size_t i;
 
-    for (rank = 0; rank < w->ranks; ++rank)
-        for (i = 0; i < w->rows; ++i, pieces += x.bytes)
-            memcpy(x.rows + i * x.stride + rank * x.bytes, pieces, x.bytes);
+    for (i = 0; i < w->ranks * w->groups && !s; ++i)
+        s = transformer_copy_rows(w->ops, x.rows + i * x.bytes, x.stride, ring_piece(w, x, pieces, i), x.bytes, x.bytes,
+                                  w->rows);
+    return s;
 }
 
-/* Pieces come from ranks in the order of their rows: what is received are all rows of the heads of this rank. */
+/* Pieces come from ranks in the order of their rows: what is received are, group by group, all rows of the heads of
+   this rank. */
 static inline memopt_status ring_exchange(const ring_work *w, ring_array x, const unsigned char *send,
                                           unsigned char *receive) {
     memopt_comm_call c;
-    memopt_status s;
+    memopt_status s = MEMOPT_OK;
+    size_t group;
 
     memset(&c, 0, sizeof c);
     c.kind = MEMOPT_COMM_ALL_TO_ALL;
     c.bytes = w->rows * x.bytes;
-    c.send = send;
-    c.receive = receive;
-    if (!w->comm) {
-        memcpy(receive, send, c.bytes);
-        return MEMOPT_OK;
+    if (!w->comm) return transformer_copy(w->ops, receive, send, w->groups * c.bytes);
+    for (group = 0; group < w->groups && !s; ++group) {
+        c.send = send + group * w->ranks * c.bytes;
+        c.receive = receive + group * w->ranks * c.bytes;
+        s = memopt_comm_run(w->comm, &c);
     }
-    s = memopt_comm_run(w->comm, &c);
     if (s && w->call->error) *w->call->error = memopt_comm_error(w->comm);
     return s;
 }
 
 /* In its own place. */
 static inline memopt_status ring_to_heads(const ring_work *w, ring_array x, unsigned char *stage) {
-    ring_pack(w, x, stage);
-    return ring_exchange(w, x, stage, x.rows);
+    const memopt_status s = ring_pack(w, x, stage);
+
+    return s ? s : ring_exchange(w, x, stage, x.rows);
 }
 
 /* ---- forward and backward ---- */
-static inline memopt_status ring_forward(ring_work *w, const transformer_ops *ops, unsigned char *room) {
+/* All rows of a group's heads lie behind those of the group before. */
+static inline memopt_attention ring_group(const ring_work *w, size_t group) {
+    const size_t rows = group * w->ranks * w->rows;
+    const size_t at = rows * w->whole.heads * w->whole.width, kv_at = rows * w->whole.kv_heads * w->whole.width;
+    memopt_attention a = w->whole;
+
+    a.queries = transformer_at(a.queries, at, a.type);
+    a.keys = transformer_at(a.keys, kv_at, a.type);
+    a.values = transformer_at(a.values, kv_at, a.type);
+    a.output = transformer_at(a.output, at, a.type);
+    a.statistics = (float *)transformer_at(a.statistics, rows * a.heads, MEMOPT_TYPE_F32);
+    a.grad_output = transformer_at(a.grad_output, at, a.type);
+    a.grad_queries = transformer_at(a.grad_queries, at, a.type);
+    a.grad_keys = transformer_at(a.grad_keys, kv_at, a.type);
+    a.grad_values = transformer_at(a.grad_values, kv_at, a.type);
+    return a;
+}
+
+/* Of all groups; a description needs the first one. */
+static inline memopt_status ring_attend(const ring_work *w) {
+    const size_t groups = w->call->describing ? 1 : w->groups;
+    memopt_status s = MEMOPT_OK;
+    size_t group;
+
+    for (group = 0; group < groups && !s; ++group) {
+        const memopt_attention a = ring_group(w, group);
+
+        s = w->call->is_backward ? memopt_attention_backward(w->ops, &a) : memopt_attention_forward(w->ops, &a);
+    }
+    return s;
+}
+
+static inline memopt_status ring_forward(ring_work *w, unsigned char *room) {
     unsigned char *stage = w->output.rows; /* nothing is there yet */
     memopt_status s = MEMOPT_OK;
     size_t i;
 
     for (i = 0; i < 3 && !s; ++i) {
-        ring_pack(w, w->qkv[i], stage);
-        s = ring_exchange(w, w->qkv[i], stage, room + w->at[i]);
+        s = ring_pack(w, w->qkv[i], stage);
+        if (!s) s = ring_exchange(w, w->qkv[i], stage, room + w->at[i]);
     }
     w->whole.queries = room;
     w->whole.keys = room + w->at[1];
     w->whole.values = room + w->at[2];
-    if (!s) s = memopt_attention_forward(ops, &w->whole);
+    if (!s) s = ring_attend(w);
     if (!s) s = ring_exchange(w, w->output, w->output.rows, room);
-    if (!s) ring_unpack(w, w->output, room);
-    return s;
+    return s ? s : ring_unpack(w, w->output, room);
 }
 
-static inline memopt_status ring_backward(ring_work *w, const transformer_ops *ops) {
+static inline memopt_status ring_backward(ring_work *w) {
     unsigned char *qkv = w->qkv[0].rows;
     unsigned char *grads = w->grads[0].rows;
     memopt_status s = ring_to_heads(w, w->output, grads);
     size_t i;
 
     if (!s) s = ring_to_heads(w, w->grad_output, grads);
-    for (i = 0; i < 3 && !s; ++i) ring_pack(w, w->qkv[i], grads + w->at[i]);
+    for (i = 0; i < 3 && !s; ++i) s = ring_pack(w, w->qkv[i], grads + w->at[i]);
     for (i = 0; i < 3 && !s; ++i) s = ring_exchange(w, w->qkv[i], grads + w->at[i], qkv + w->at[i]);
     w->whole.queries = qkv;
     w->whole.keys = qkv + w->at[1];
@@ -227,9 +282,9 @@ static inline memopt_status ring_backward(ring_work *w, const transformer_ops *o
     w->whole.grad_queries = grads;
     w->whole.grad_keys = grads + w->at[1];
     w->whole.grad_values = grads + w->at[2];
-    if (!s) s = memopt_attention_backward(ops, &w->whole);
+    if (!s) s = ring_attend(w);
     for (i = 0; i < 3 && !s; ++i) s = ring_exchange(w, w->grads[i], grads + w->at[i], qkv + w->at[i]);
-    for (i = 0; i < 3 && !s; ++i) ring_unpack(w, w->grads[i], qkv + w->at[i]);
+    for (i = 0; i < 3 && !s; ++i) s = ring_unpack(w, w->grads[i], qkv + w->at[i]);
     return s;
 }
 
@@ -238,22 +293,22 @@ static inline memopt_status ring_backward(ring_work *w, const transformer_ops *o
    rank's rows and all heads. */
 static inline void ring_take(const memopt_tape_call *call, const memopt_attention *a, void *room[2]) {
     const size_t row = ring_row_bytes(a, a->heads + 2 * ring_kv_heads(a));
+    const size_t statistics = transformer_heads_are_alone(&ring_shape_of(call)->ops, a) ? a->heads * sizeof(float) : 0;
 
     room[0] = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, call->is_backward ? 0 : a->length * row);
-    room[1] = memopt_tape_take(call, MEMOPT_TAPE_SAVED, a->length * a->heads * sizeof(float));
+    room[1] = memopt_tape_take(call, MEMOPT_TAPE_SAVED, a->length * statistics);
 }
 
 static inline memopt_status ring_run(const memopt_tape_call *call, const transformer_ops *ops,
                                      const memopt_attention *a, void *const room[2]) {
-    ring_work w = ring_begin(call, a);
+    ring_work w = ring_begin(call, ops, a);
     const char *reason = ring_reason(&w, a);
     memopt_status s;
 
     if (reason) return transformer_refuse(call, reason);
     w.whole.statistics = (float *)room[1];
-    if (call->describing)
-        return call->is_backward ? memopt_attention_backward(ops, &w.whole) : memopt_attention_forward(ops, &w.whole);
-    s = call->is_backward ? ring_backward(&w, ops) : ring_forward(&w, ops, (unsigned char *)room[0]);
+    if (call->describing) return ring_attend(&w);
+    s = call->is_backward ? ring_backward(&w) : ring_forward(&w, (unsigned char *)room[0]);
     if (s) memopt_comm_abort(w.comm); /* the others must not wait for this rank */
     return s;
 }

@@ -54,9 +54,32 @@ static inline int transformer_keeps_statistics(const transformer_ops *ops, const
     return 0;
 }
 
+/* Are bits those of a row, or of a head of attention, whatever else is in the same call? */
+static inline int transformer_rows_are_alone(const transformer_ops *ops) {
+    (void)ops;
+    return 1;
+}
+
+static inline int transformer_heads_are_alone(const transformer_ops *ops, const memopt_attention *attention) {
+    (void)ops;
+    (void)attention;
+    return 1;
+}
+
 static inline memopt_status transformer_copy(const transformer_ops *ops, void *to, const void *from, size_t bytes) {
     (void)ops;
     memcpy(to, from, bytes);
+    return MEMOPT_OK;
+}
+
+/* So many rows of `bytes`; from one to the next it is a stride. */
+static inline memopt_status transformer_copy_rows(const transformer_ops *ops, void *to, size_t to_stride,
+                                                  const void *from, size_t from_stride, size_t bytes, size_t rows) {
+    size_t i;
+
+    (void)ops;
+    for (i = 0; i < rows; ++i)
+        memcpy((unsigned char *)to + i * to_stride, (const unsigned char *)from + i * from_stride, bytes);
     return MEMOPT_OK;
 }
 

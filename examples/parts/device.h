@@ -67,12 +67,6 @@ static inline memopt_status transformer_copy(const transformer_ops *ops, void *t
     return device_told(ops, 0, device_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, ops->stream)));
 }
 
-static inline memopt_status transformer_copy_rows(const transformer_ops *ops, void *to, size_t to_stride,
-                                                  const void *from, size_t from_stride, size_t bytes, size_t rows) {
-    return device_told(ops, 0, device_status(cudaMemcpy2DAsync(to, to_stride, from, from_stride, bytes, rows,
-                                                               cudaMemcpyDefault, ops->stream)));
-}
-
 static inline memopt_status transformer_zero(const transformer_ops *ops, void *to, size_t bytes) {
     return device_told(ops, 0, device_status(cudaMemsetAsync(to, 0, bytes, ops->stream)));
 }

@@ -72,17 +72,6 @@ static inline memopt_status transformer_copy(const transformer_ops *ops, void *t
     return MEMOPT_OK;
 }
 
-/* So many rows of `bytes`; from one to the next it is a stride. */
-static inline memopt_status transformer_copy_rows(const transformer_ops *ops, void *to, size_t to_stride,
-                                                  const void *from, size_t from_stride, size_t bytes, size_t rows) {
-    size_t i;
-
-    (void)ops;
-    for (i = 0; i < rows; ++i)
-        memcpy((unsigned char *)to + i * to_stride, (const unsigned char *)from + i * from_stride, bytes);
-    return MEMOPT_OK;
-}
-
 static inline memopt_status transformer_zero(const transformer_ops *ops, void *to, size_t bytes) {
     (void)ops;
     memset(to, 0, bytes);

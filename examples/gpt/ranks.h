@@ -64,6 +64,7 @@ typedef struct rank {
     double       *losses;       /* of all units: those of a rank side by side, behind them whether it is to stop */
     size_t rounds, skipped;     /* of a step; steps not applied: outliers, or not finite with a loss scale */
     traffic       others;
+    transformer_attention_fns ring; /* of a cut by length */
     uint64_t      pass_sent;    /* to the others of its pass, in passes */
     struct pipeline *pipe;      /* NULL: no rank shares a pass by layers; else: */
     const struct pipeline_stage *stages; /* of all its ranks */
@@ -120,8 +121,6 @@ static int rank_after(rank *r);                      /* the training */
 static void rank_tell_which(rank *r);                /* of all ranks is the one that a communicator of some blames */
 static void rank_leave(rank *r);                     /* the last of its thread, whether it failed or not */
 static void rank_close(rank *r);
-static uint64_t rank_tape_sends(const rank *r, const memopt_tape *tape, size_t first); /* bytes to the others of its pass,
-                                                        in a pass of a tape from segment `first` on */
 static int ranks_run(const ranks_plan *p, outcome *out);
 static size_t own_rank(void);                        /* of this process */
 
@@ -146,6 +145,12 @@ static size_t pass_of(const options *o, size_t number) { return number / pass_ra
 /* Ranks that have the same of the model cut it among themselves: those of a set. */
 static size_t holder_of(const options *o, size_t number) { return number / model_ranks(o); }
 static size_t set_ranks(const options *o) { return o->ranks / model_ranks(o) / o->replicas; }
+
+#ifndef PARTS_DEVICE_H
+#include "ranks_cut.h"
+#else
+static uint64_t rank_tape_sends(const rank *r, const memopt_tape *tape, size_t first) { (void)r; (void)tape; (void)first; return 0; }
+#endif
 
 /* ---- what a callback does ---- */
 static int rank_said(rank *r, const char *what, memopt_status s) {

@@ -182,10 +182,6 @@ static int rank_ready_shard(rank *r, const memopt_shard_bytes *b, memopt_shard_d
 static void rank_describe_tape(const rank *r, memopt_tape_desc *d) { (void)r; (void)d; }
 static void rank_stored(const rank *r, uint64_t *moved) { (void)r; moved[0] = moved[1] = 0; }
 
-static uint64_t rank_tape_sends(const rank *r, const memopt_tape *tape, size_t first) { /* a pass is one card's */
-    (void)r; (void)tape; (void)first;
-    return 0;
-}
 static int rank_plan_stores(rank *r, memopt_shard_desc *d, const memopt_shard_bytes *b, rank_report *told) {
     (void)r; (void)d; (void)b; (void)told;
     return 0;

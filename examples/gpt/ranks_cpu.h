@@ -18,7 +18,6 @@ typedef struct rank_here {
     memopt_thread_pool *pool;
     memopt_threads threads;
     memopt_store *store; /* of the shard */
-    transformer_attention_fns ring;
 } rank_here;
 
 #include "ranks.h"
@@ -97,24 +96,6 @@ static int rank_open_kept(rank *r, rank_report *told, memopt_store **out) {
 }
 
 /* ---- to open ---- */
-static size_t cut_ranks(const options *o) { return o->tensor * length_ranks(o); } /* one of them is 1 */
-
-static void rank_cut(rank *r) {
-    model *m = &r->e->m;
-
-    m->cut.parts = r->o.parts;
-    m->cut.rank_count = cut_ranks(&r->o);
-    m->cut.rank = r->number % m->cut.rank_count;
-    m->cut.comm = r->comms[OWN_CUT];
-    m->cut.by_length = r->o.sequence > 0;
-    m->shape.cut = &m->cut;
-    m->begin_fn = tensor_add_embedding;
-    m->head_fn = tensor_add_head;
-    if (!m->cut.by_length) m->block_fn = tensor_add_block;
-    r->here.ring = ring_attention(m->cut.comm);
-    if (m->cut.by_length) m->shape.attention = &r->here.ring;
-}
-
 static int rank_describe_model(rank *r) {
     engine *e = r->e;
     model *m = &e->m;
@@ -126,26 +107,6 @@ static int rank_describe_model(rank *r) {
     m->split = m->fuse = 0; /* both are the shard's to do */
     m->shape.done_fn = NULL;
     return 0;
-}
-
-static uint64_t rank_segment_sends(const rank *r, size_t segment, int is_backward) {
-    if (!r->o.parts) return 0;
-    return (r->o.sequence ? ring_sends : tensor_sends)(&r->e->m.shape, segment, r->e->segment_count, is_backward, 0);
-}
-
-static uint64_t rank_tape_sends(const rank *r, const memopt_tape *tape, size_t first) {
-    const memopt_action *actions;
-    uint64_t bytes = 0;
-    size_t count, i;
-
-    actions = memopt_tape_actions(tape, &count);
-    for (i = 0; i < count; ++i) {
-        const int op = actions[i].op, is_backward = op == MEMOPT_ACTION_BACKWARD;
-
-        if (is_backward || op == MEMOPT_ACTION_FORWARD || op == MEMOPT_ACTION_FORWARD_SAVE)
-            bytes += rank_segment_sends(r, first + actions[i].index, is_backward);
-    }
-    return bytes;
 }
 
 static int rank_load(rank *r, uint64_t number, int held_back) {

@@ -212,7 +212,7 @@ static void pipeline_wrong_shapes(void) {
 /* ---- cuts ---- */
 static memopt_status pipe_zero(const memopt_tape_call *call) { /* what it has to write */
     void *to = call->is_backward ? call->grad_input : call->output;
-    if (to) memset(to, 0, call->is_backward ? call->grad_input_bytes : call->output_bytes);
+    if (to && !call->not_host_visible) memset(to, 0, call->is_backward ? call->grad_input_bytes : call->output_bytes);
     return MEMOPT_OK;
 }
 typedef struct pipe_chain { memopt_segment segments[16]; memopt_tape_layer layers[16]; size_t resident[16]; pipeline_desc d; memopt_error why; } pipe_chain;
@@ -239,25 +239,33 @@ static void pipe_chain_make(pipe_chain *c, uint64_t seed, size_t count) {
     c->d.layers = c->layers; c->d.segments = c->segments; c->d.count = count; c->d.input_bytes = 100;
     c->d.resident_fn = pipe_resident; c->d.user = c; c->d.error = &c->why; c->d.tape.rule = MEMOPT_SCHEDULE_ALL;
 }
-/* What a rank takes, from the definition: its stages' memory, each piece rounded up to 64, and the tables' bytes. */
+static size_t pipe_up(const pipe_chain *c, size_t bytes) { const size_t a = c->d.tape.alignment ? c->d.tape.alignment : 64; return (bytes + a - 1) / a * a; }
+static size_t pipe_tables(const pipe_chain *c, const pipeline_stage *stages, size_t rank) { /* each piece at 64 */
+    const pipeline_shape *s = &c->d.shape; size_t pieces[6] = { sizeof(pipeline), 0, 0, 0, 0, 0 }, k, count = 0, sum = 0, last;
+    pieces[1] = pipeline_chunks(s) * sizeof(pipeline_chunk); pieces[2] = pipeline_count(s) * sizeof(pipeline_action); pieces[3] = s->ranks * 8;
+    for (k = 0; k < 4; ++k) sum += (pieces[k] + 63) / 64 * 64;
+    for (k = rank; k < pipeline_stages(s); k += s->ranks) { sum += (stages[k].under_way * sizeof(pipeline_slot) + 63) / 64 * 64; count += stages[k].count; }
+    last = count * sizeof(memopt_tape_layer);
+    return sum + (count * sizeof(pipeline_layer) + 63) / 64 * 64 + last;
+}
+/* What a rank takes, from the definition: its stages' memory, each piece rounded up. */
 static size_t pipe_rank_bytes(const pipe_chain *c, const pipeline_stage *stages, size_t rank) {
-    const pipeline_shape *s = &c->d.shape; size_t k, sum = 0, work = 0, in = 0, out = 0, count = 0;
+    const pipeline_shape *s = &c->d.shape; size_t k, sum = 0, work = 0, in = 0, out = 0;
     for (k = rank; k < pipeline_stages(s); k += s->ranks) {
         const pipeline_stage *x = &stages[k]; memopt_tape_desc t; memopt_tape *tape = NULL; memopt_tape_stats stats; const size_t end = x->first + x->count;
         memset(&t, 0, sizeof t);
-        t.chain.segments = c->segments + x->first; t.chain.count = x->count; t.layers = c->layers + x->first; t.rule = c->d.tape.rule; t.overhead = c->d.tape.overhead; t.held_apart = 1;
+        t.chain.segments = c->segments + x->first; t.chain.count = x->count; t.layers = c->layers + x->first; t.rule = c->d.tape.rule; t.overhead = c->d.tape.overhead; t.held_apart = 1; t.alignment = c->d.tape.alignment;
         CHECK(memopt_tape_create(&t, &tape) == MEMOPT_OK);
         stats = memopt_tape_get_stats(tape);
         memopt_tape_destroy(tape);
-        CHECK(x->held == pipeline_up(stats.held) && x->work == pipeline_up(stats.peak - stats.held));
-        sum += x->under_way * (x->held + (x->first ? pipeline_up(c->segments[x->first - 1].output_bytes) : 0)) + pipeline_up(x->under_way * sizeof(pipeline_slot));
-        work = memopt_i_max(work, x->work); count += x->count;
+        CHECK(x->held == pipe_up(c, stats.held) && x->work == pipe_up(c, stats.peak - stats.held));
+        sum += x->under_way * (x->held + (x->first ? pipe_up(c, c->segments[x->first - 1].output_bytes) : 0));
+        work = memopt_i_max(work, x->work);
         if (x->first) out = memopt_i_max(out, c->segments[x->first - 1].grad_bytes);
         if (end < c->d.count) in = memopt_i_max(in, c->segments[end - 1].grad_bytes);
         sum += pipe_resident((void *)(uintptr_t)c, x->first, x->count);
     }
-    sum += work + pipeline_up(in) + 2 * pipeline_up(out) + pipeline_up(count * sizeof(pipeline_layer)) + pipeline_up(count * sizeof(memopt_tape_layer));
-    return sum + pipeline_up(sizeof(pipeline)) + pipeline_up(pipeline_chunks(s) * sizeof(pipeline_chunk)) + pipeline_up(pipeline_count(s) * sizeof(pipeline_action)) + pipeline_up(s->ranks * 8);
+    return sum + work + pipe_up(c, in) + 2 * pipe_up(c, out);
 }
 static size_t pipe_largest(const pipe_chain *c, const pipeline_stage *stages) {
     size_t most = 0, r;
@@ -272,10 +280,10 @@ static size_t pipe_best(const pipe_chain *c, pipeline_stage *stages, size_t s, s
         stages[s].count = c->d.count - first;
         for (k = 0; k <= s; ++k) { /* sizes of these stages */
             memset(&t, 0, sizeof t);
-            t.chain.segments = c->segments + stages[k].first; t.chain.count = stages[k].count; t.layers = c->layers + stages[k].first; t.rule = c->d.tape.rule; t.held_apart = 1;
+            t.chain.segments = c->segments + stages[k].first; t.chain.count = stages[k].count; t.layers = c->layers + stages[k].first; t.rule = c->d.tape.rule; t.held_apart = 1; t.alignment = c->d.tape.alignment;
             CHECK(memopt_tape_create(&t, &tape) == MEMOPT_OK);
             stats = memopt_tape_get_stats(tape); memopt_tape_destroy(tape);
-            stages[k].held = pipeline_up(stats.held); stages[k].work = pipeline_up(stats.peak - stats.held);
+            stages[k].held = pipe_up(c, stats.held); stages[k].work = pipe_up(c, stats.peak - stats.held);
         }
         return pipe_largest(c, stages);
     }
@@ -291,6 +299,7 @@ static void pipeline_cuts(void) {
         uint64_t random = seed; const size_t count = 3 + test_below(&random, 5), ranks = 1 + test_below(&random, 4); const size_t chunks = ranks > 1 && 2 * ranks <= count && seed % 3 == 0 ? 2 : 1;
         if (ranks > count || test_is_passed_over()) continue;
         pipe_chain_make(&c, seed, count);
+        c.d.tape.alignment = seed % 4 ? 0 : 256;
         c.d.shape.ranks = ranks; c.d.shape.chunks = chunks; c.d.shape.micro_batches = chunks > 1 ? 2 * ranks : 1 + test_below(&random, 6);
         CHECK_AT(pipeline_plan(&c.d, stages, bytes) == MEMOPT_OK, seed);
         for (r = k = 0; r < ranks * chunks; ++r) {
@@ -298,7 +307,7 @@ static void pipeline_cuts(void) {
             k += stages[r].count;
         }
         CHECK_AT(k == count, seed);
-        for (r = 0; r < ranks; ++r) CHECK_AT(bytes[r].total == pipe_rank_bytes(&c, stages, r) && bytes[r].total == bytes[r].resident + bytes[r].pipeline, seed);
+        for (r = 0; r < ranks; ++r) CHECK_AT(bytes[r].total == pipe_rank_bytes(&c, stages, r) && bytes[r].total == bytes[r].resident + bytes[r].pipeline && bytes[r].tables == pipe_tables(&c, stages, r), seed);
         memcpy(tried, stages, sizeof stages);
         k = pipe_best(&c, tried, 0, 0);
         if (chunks == 1) CHECK_AT(pipe_largest(&c, stages) == k, seed);
@@ -324,7 +333,11 @@ static void pipeline_bad_plans(void) {
     CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: tape has an arena, a budget, a store or a generator"));
     c.d.tape.budget = 0; c.d.tape.arena = arena;
     CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_ERR_ARGUMENT);
-    c.d.tape.arena = NULL; c.d.tied_slots = 9;
+    c.d.tape.arena = NULL; c.d.tape.alignment = 96;
+    CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: alignment 96, a power of two, at least 64"));
+    c.d.tape.alignment = 32;
+    CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_ERR_ARGUMENT);
+    c.d.tape.alignment = 0; c.d.tied_slots = 9;
     CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: tied_slots 9, at most 8"));
     c.d.tied_slots = 0; memset(&t, 0, sizeof t); t.untied = 1; c.d.tied = &t;
     CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: tied has a head of its own, or frozen tokens"));
@@ -649,7 +662,7 @@ static void pipeline_bad_openings(void) {
     CHECK(pipeline_open(&c.d, stages, 0, &links, NULL, NULL, bytes[0].pipeline, &p) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: memory is NULL"));
     CHECK(pipeline_open(&c.d, stages, 0, &links, NULL, memory, bytes[0].pipeline, NULL) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: out is NULL"));
     CHECK(pipeline_open(&c.d, stages, 1, &links, NULL, memory, bytes[0].pipeline, &p) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: rank 1, below ranks 1"));
-    CHECK(pipeline_open(&c.d, stages, 0, &links, NULL, memory + 8, bytes[0].pipeline, &p) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: memory is not aligned to 64"));
+    CHECK(pipeline_open(&c.d, stages, 0, &links, NULL, memory + 8, bytes[0].pipeline, &p) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: memory is not aligned to desc.tape.alignment (0 = 64)"));
     CHECK(pipeline_open(&c.d, stages, 0, &links, NULL, memory, bytes[0].pipeline - 1, &p) == MEMOPT_ERR_BUFFER && test_error_says(c.why, MEMOPT_ERR_BUFFER, "pipeline: bytes are fewer than the plan tells"));
     memset(&f, 0, sizeof f); c.d.tape.host = &host;
     for (n = 1; n < 200; ++n) {
@@ -657,7 +670,7 @@ static void pipeline_bad_openings(void) {
         if (pipeline_open(&c.d, stages, 0, &links, NULL, memory, bytes[0].pipeline, &p) == MEMOPT_OK) break;
         CHECK_AT(c.why.status == MEMOPT_ERR_MEMORY && !p && !f.live_blocks && !f.bad_frees, n);
     }
-    CHECK(n > 2 && n < 200 && p);
+    CHECK(n > 2 && n < 200 && p && p->table_bytes == bytes[0].tables);
     CHECK(pipeline_step(p, NULL, 0) == MEMOPT_ERR_ARGUMENT && test_error_says(pipeline_error(p), MEMOPT_ERR_ARGUMENT, "pipeline: inputs is NULL"));
     CHECK(pipeline_step(p, inputs, 0) == MEMOPT_ERR_ARGUMENT && pipeline_step(NULL, inputs, 0) == MEMOPT_ERR_ARGUMENT && pipeline_share_tokens(NULL) == MEMOPT_ERR_ARGUMENT && pipeline_error(NULL).status == MEMOPT_ERR_ARGUMENT);
     inputs[2] = &w;
@@ -665,6 +678,13 @@ static void pipeline_bad_openings(void) {
     pipeline_close(p); pipeline_close(NULL); pipeline_abort(NULL);
     CHECK(!f.live_blocks && !f.bad_frees);
     free(block);
+    c.d.tape.not_host_visible = 2; c.d.tape.alignment = 256; c.d.evaluates = 1; p = NULL; f.fail_on = 0; /* a device's memory: nobody touches it but layers */
+    CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_OK && bytes[0].pipeline % 256 == 0);
+    CHECK(pipeline_open(&c.d, stages, 0, &links, NULL, (void *)(uintptr_t)(4096 + 64), bytes[0].pipeline, &p) == MEMOPT_ERR_ARGUMENT && !p);
+    CHECK(pipeline_open(&c.d, stages, 0, &links, NULL, (void *)(uintptr_t)4096, bytes[0].pipeline, &p) == MEMOPT_OK);
+    CHECK(pipeline_step(p, inputs, 0) == MEMOPT_OK && pipeline_evaluate(p, inputs) == MEMOPT_OK && pipeline_step(p, inputs, 3) == MEMOPT_OK);
+    pipeline_close(p);
+    CHECK(!f.live_blocks && !f.bad_frees);
     pipe_chain_make(&c, 5, 6);
     c.d.shape.ranks = 2; c.d.shape.micro_batches = 3; p = NULL;
     CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_OK);

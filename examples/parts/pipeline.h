@@ -8,10 +8,11 @@
                 the same order, nobody waits for ever; it tells how many micro-batches are under way at most in each
                 stage, seconds, and the share of them in which ranks wait.
    Memory       A stage keeps what its backward needs of each micro-batch that is under way, and works in memory that is
-                there once: a tape for each of them, with held_apart. pipeline_plan() cuts the chain so that the largest
-                stage is the smallest there is, by dry runs: what a rank takes, with its weights, gradients and states,
-                is known to the byte before anything runs. Of several chunks a rank the cuts are then moved while the
-                largest rank becomes smaller: these are not proven to be the best.
+                there once: a tape for each of them, with held_apart. What the CPU reads are tables, which lie in memory
+                of their own. pipeline_plan() cuts the chain so that the largest stage is the smallest there is, by dry
+                runs: what a rank takes, with its weights, gradients and states, is known to the byte before anything
+                runs. Of several chunks a rank the cuts are then moved while the largest rank becomes smaller: these are
+                not proven to be the best.
    Bits         Gradients of a stage are made in the order of micro-batches, on one rank. A segment's random numbers are
                 those of its place in the whole chain and of the micro-batch's number.
    Tied tokens  The last rank has a copy of them. The head's gradient of each micro-batch goes to the first rank before
@@ -25,6 +26,10 @@
                 order that both ends know only from this schedule. They are `unchecked`: a call that is compared begins
                 when both ranks are there, which is a send that blocks, and with those 1F1B deadlocks, as the
                 simulation tells. Messages go on while the rank computes, PIPELINE_SENDS on a link.
+   On a device  desc.tape says that memory is one's, and how it is aligned; layers launch on one stream. Links move the
+                device's bytes: a begin is ordered behind what that stream was given, a wait holds the host until the
+                bytes are there, as in adapters/nccl.h. So a rank that receives launches nothing until the message has
+                come: the device idles for a launch with each. `all` is of the host's memory.
    Failure      A rank that fails gives up its links, so that its neighbours fail, and theirs. With `all`, a
                 communicator of all ranks, everybody is told who failed first: the rank that does not answer there.
    How to use   examples/pipeline.c is a whole program. Optimizer, loss and sums over other ranks stay yours. Include
@@ -453,7 +458,8 @@ typedef struct pipeline_desc { /* zero it, then set what you need; the same on a
                                           stages alone are needed, and those when it runs */
     const memopt_segment    *segments; /* described; without skips */
     size_t            count, input_bytes; /* input_bytes: of a micro-batch */
-    memopt_tape_desc  tape;            /* of each stage: rule, every, overhead, codec, seed, verify, host; no budget */
+    memopt_tape_desc  tape;            /* of each stage: rule, every, overhead, codec, seed, verify, host; no budget.
+                                          For memory of a device not_host_visible, and alignment */
     uint64_t          stride;          /* from the number of a micro-batch to the next; 0 = 1 */
     const transformer *tied;           /* NULL: nothing is tied; else the shape whose head has the tokens as weights */
     int               evaluates;       /* 1: memory for pipeline_evaluate(), too */
@@ -480,13 +486,14 @@ typedef struct pipeline_stage {
 typedef struct pipeline_bytes { /* of a rank */
     size_t resident; /* what resident_fn tells */
     size_t tokens;   /* the last rank's copy of tied tokens, an array of yours */
-    size_t pipeline; /* for pipeline_open() */
-    size_t total;
+    size_t pipeline; /* for pipeline_open(): what passes and messages use */
+    size_t total;    /* of these three */
+    size_t tables;   /* what only the CPU uses: pipeline_open() takes it from desc.tape.host */
 } pipeline_bytes;
 
 typedef struct pipeline_links { /* of one rank; NULL where nothing is sent or received */
     memopt_comm *in[PIPELINE_LINK_KINDS], *out[PIPELINE_LINK_KINDS]; /* of two ranks each: the sender is rank 0 */
-    memopt_comm *all; /* NULL, or of all ranks: compares plans, and tells who failed */
+    memopt_comm *all; /* NULL, or of all ranks, of the host's memory: compares plans, and tells who failed */
 } pipeline_links;
 
 typedef struct pipeline_layer { /* a layer in its place in the whole chain */
@@ -508,6 +515,8 @@ typedef struct pipeline_chunk {
 
 typedef struct pipeline { /* of one rank */
     pipeline_desc    desc;
+    memopt_host      host;      /* where this lies, with all tables: so many bytes */
+    size_t           table_bytes;
     size_t           rank;
     pipeline_links   links;
     transformer_part *tokens;   /* of the first and the last rank */
@@ -536,52 +545,69 @@ static inline size_t pipeline_most(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* What a rank with these stages takes, one for each chunk; a rank's own, or one of a plan that is tried. */
-static inline void pipeline_lay_out(pipeline **out, memopt_carver *room, const pipeline_desc *d,
-                                    const pipeline_stage *const *stages, size_t chunks) {
-    pipeline *x = (pipeline *)memopt_carve(room, 1, sizeof *x, 0);
-    pipeline counted;
-    size_t work = 0, input_grad = 0, output_grad = 0, count = 0, tied_slots = 0, i, k;
+static inline size_t pipeline_alignment(const pipeline_desc *d) { /* of all that passes and messages use */
+    return d->tape.alignment ? d->tape.alignment : 64;
+}
 
-    memset(&counted, 0, sizeof counted);
-    *out = x;
-    if (!x) x = &counted;
-    x->chunks = (pipeline_chunk *)memopt_carve(room, chunks, sizeof *x->chunks, 0);
-    x->actions = (pipeline_action *)memopt_carve(room, pipeline_count(&d->shape), sizeof *x->actions, 0);
-    x->votes = (uint64_t *)memopt_carve(room, d->shape.ranks, sizeof *x->votes, 0);
+static inline size_t pipeline_up(const pipeline_desc *d, size_t bytes) { /* SIZE_MAX stays above everything */
+    const size_t less = pipeline_alignment(d) - 1;
+
+    return bytes > SIZE_MAX - less ? SIZE_MAX : (bytes + less) & ~less;
+}
+
+/* The tables of a rank with these stages, one for each chunk; a rank's own, or one of a plan that is tried. */
+static inline pipeline *pipeline_lay_out_tables(memopt_carver *room, const pipeline_desc *d,
+                                                const pipeline_stage *const *stages, size_t chunks) {
+    pipeline *x = (pipeline *)memopt_carve(room, 1, sizeof *x, 0);
+    pipeline_chunk *c = (pipeline_chunk *)memopt_carve(room, chunks, sizeof *c, 0);
+    pipeline counted, *own = x ? x : &counted;
+    size_t count = 0, k;
+
+    own->chunks = c;
+    own->actions = (pipeline_action *)memopt_carve(room, pipeline_count(&d->shape), sizeof *own->actions, 0);
+    own->votes = (uint64_t *)memopt_carve(room, d->shape.ranks, sizeof *own->votes, 0);
+    for (k = 0; k < chunks; ++k) {
+        pipeline_slot *slots = (pipeline_slot *)memopt_carve(room, stages[k]->under_way, sizeof *slots, 0);
+
+        if (c) c[k].slots = slots;
+        if (c) c[k].stage = *stages[k];
+        count += stages[k]->count;
+    }
+    own->layers = (pipeline_layer *)memopt_carve(room, count, sizeof *own->layers, 0);
+    own->wrapped = (memopt_tape_layer *)memopt_carve(room, count, sizeof *own->wrapped, 0);
+    return x;
+}
+
+/* What its passes and messages use, which may be a device's memory; x NULL: only counted. */
+static inline void pipeline_lay_out(pipeline *x, memopt_carver *room, const pipeline_desc *d,
+                                    const pipeline_stage *const *stages, size_t chunks) {
+    const size_t align = pipeline_alignment(d);
+    pipeline counted, *own = x ? x : &counted;
+    size_t work = 0, input_grad = 0, output_grad = 0, i, k;
+
+    own->tied_slots = 0;
     for (k = 0; k < chunks; ++k) {
         const pipeline_stage *stage = stages[k];
-        pipeline_slot *slots = (pipeline_slot *)memopt_carve(room, stage->under_way, sizeof *slots, 0);
 
-        if (slots) x->chunks[k].slots = slots;
         for (i = 0; i < stage->under_way; ++i) {
-            void *input = memopt_carve(room, stage->first ? stage->input : 0, 1, 0);
-            void *held = memopt_carve(room, stage->held, 1, 0);
+            void *input = memopt_carve(room, stage->first ? stage->input : 0, 1, align);
+            void *held = memopt_carve(room, stage->held, 1, align);
 
-            if (!slots) continue;
-            slots[i].tape = NULL;
-            slots[i].input = input;
-            slots[i].held = held;
-            slots[i].micro_batch = SIZE_MAX;
+            if (!x) continue;
+            x->chunks[k].slots[i].input = input;
+            x->chunks[k].slots[i].held = held;
+            x->chunks[k].slots[i].micro_batch = SIZE_MAX;
         }
-        count += stage->count;
         work = pipeline_most(work, stage->work);
         input_grad = pipeline_most(input_grad, stage->input_grad);
         output_grad = pipeline_most(output_grad, stage->output_grad);
-        tied_slots += stage->tied_slots;
+        own->tied_slots += stage->tied_slots;
     }
-    x->layers = (pipeline_layer *)memopt_carve(room, count, sizeof *x->layers, 0);
-    x->wrapped = (memopt_tape_layer *)memopt_carve(room, count, sizeof *x->wrapped, 0);
-    x->work = memopt_carve(room, work, 1, 0);
-    x->grad_input = memopt_carve(room, output_grad, 1, 0);
-    for (i = 0; i < PIPELINE_SENDS; ++i) x->grad_outputs[i] = memopt_carve(room, input_grad, 1, 0);
-    for (i = 0; i < tied_slots; ++i)
-        x->tied[i] = memopt_carve(room, pipeline_tied_bytes(d, d->tied->gradient_type), 1, 0);
-    x->tied_slots = tied_slots;
-}
-
-static inline size_t pipeline_up(size_t bytes) { /* SIZE_MAX stays above everything */
-    return bytes > SIZE_MAX - 63 ? SIZE_MAX : (bytes + 63) & ~(size_t)63;
+    own->work = memopt_carve(room, work, 1, align);
+    own->grad_input = memopt_carve(room, output_grad, 1, align);
+    for (i = 0; i < PIPELINE_SENDS; ++i) own->grad_outputs[i] = memopt_carve(room, input_grad, 1, align);
+    for (i = 0; i < own->tied_slots; ++i)
+        own->tied[i] = memopt_carve(room, pipeline_tied_bytes(d, d->tied->gradient_type), 1, align);
 }
 
 static inline size_t pipeline_sum(size_t a, size_t b) {
@@ -591,20 +617,21 @@ static inline size_t pipeline_sum(size_t a, size_t b) {
 /* Of a rank with such stages; SIZE_MAX: does not fit a size_t. */
 static inline pipeline_bytes pipeline_count_bytes(const pipeline_desc *d, const pipeline_stage *const *stages,
                                                   size_t chunks) {
-    memopt_carver room = memopt_carver_begin(NULL);
+    memopt_carver room = memopt_carver_begin(NULL), tables = room;
     pipeline_bytes b;
-    pipeline *x;
     size_t k;
 
     memset(&b, 0, sizeof b);
-    pipeline_lay_out(&x, &room, d, stages, chunks);
-    b.pipeline = room.overflow ? SIZE_MAX : pipeline_up(room.bytes);
+    (void)pipeline_lay_out_tables(&tables, d, stages, chunks);
+    pipeline_lay_out(NULL, &room, d, stages, chunks);
+    b.tables = tables.overflow ? SIZE_MAX : tables.bytes;
+    b.pipeline = room.overflow ? SIZE_MAX : pipeline_up(d, room.bytes);
     for (k = 0; k < chunks; ++k) {
         b.resident = pipeline_sum(b.resident, stages[k]->resident);
         if (d->tied && stages[k]->first + stages[k]->count == d->count)
             b.tokens = pipeline_tied_bytes(d, d->tied->weight_type);
     }
-    b.total = pipeline_sum(pipeline_sum(b.resident, pipeline_up(b.tokens)), b.pipeline);
+    b.total = pipeline_sum(pipeline_sum(b.resident, pipeline_up(d, b.tokens)), b.pipeline);
     return b;
 }
 
@@ -745,9 +772,9 @@ static inline memopt_status pipeline_measure(const pipeline_planner *p, size_t f
     if (status) return status;
     stats = memopt_tape_get_stats(tape);
     memopt_tape_destroy(tape);
-    known->held = pipeline_up(stats.held);
-    known->work = pipeline_up(stats.peak - stats.held);
-    if (d->evaluates) known->work = pipeline_most(known->work, pipeline_up(stats.evaluate_peak));
+    known->held = pipeline_up(d, stats.held);
+    known->work = pipeline_up(d, stats.peak - stats.held);
+    if (d->evaluates) known->work = pipeline_most(known->work, pipeline_up(d, stats.evaluate_peak));
     known->is_known = 1;
     return MEMOPT_OK;
 }
@@ -878,6 +905,8 @@ static inline memopt_status pipeline_check_desc(const pipeline_desc *d) {
                                "the backward");
     if (d->tape.arena || d->tape.budget || d->tape.store.write_fn || d->tape.random_bytes)
         return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, "tape", "has an arena, a budget, a store or a generator");
+    if (pipeline_alignment(d) < 64 || (pipeline_alignment(d) & (pipeline_alignment(d) - 1)))
+        return pipeline_refuse_count(error, "alignment", d->tape.alignment, "a power of two, at least", 64);
     if (d->tied && (d->tied->untied || d->tied->adapter_rank))
         return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, "tied", "has a head of its own, or frozen tokens");
     if (d->tied_slots > MEMOPT_COMM_CALLS)
@@ -1187,14 +1216,14 @@ static inline memopt_status pipeline_backward(pipeline *x, const pipeline_action
 static inline memopt_status pipeline_evaluate_one(pipeline *x, const pipeline_action *a, const void *const *inputs) {
     const pipeline_chunk *c = &x->chunks[a->stage / x->desc.shape.ranks];
     const size_t under_way = c->stage.under_way;
+    const size_t sends = under_way < PIPELINE_SENDS ? under_way : PIPELINE_SENDS;
     const pipeline_slot *slot = &c->slots[a->micro_batch % under_way];
     const void *input = a->stage ? slot->input : inputs[a->micro_batch];
     void *output = c->stage.output ? slot->held : NULL;
     memopt_status status = MEMOPT_OK;
 
     if (a->stage) status = pipeline_receive(x, PIPELINE_ACTIVATIONS, slot->input, c->stage.input);
-    if (!status)
-        status = pipeline_make_room(x, a, PIPELINE_ACTIVATIONS, under_way < PIPELINE_SENDS ? under_way : PIPELINE_SENDS);
+    if (!status) status = pipeline_make_room(x, a, PIPELINE_ACTIVATIONS, sends);
     if (!status) status = pipeline_before(x, a);
     if (status) return status;
     status = memopt_tape_evaluate(slot->tape, input, output);
@@ -1312,10 +1341,13 @@ static inline void pipeline_abort(pipeline *x) {
 
 /* NULL is fine. Links and memory are yours. */
 static inline void pipeline_close(pipeline *x) {
+    memopt_host host;
     size_t k, i;
 
     for (k = 0; x && k < pipeline_chunks(&x->desc.shape); ++k)
         for (i = 0; i < x->chunks[k].stage.under_way; ++i) memopt_tape_destroy(x->chunks[k].slots[i].tape);
+    if (x) host = x->host;
+    if (x) pipeline_free(&host, x, x->table_bytes);
 }
 
 /* ---- opening ---- */
@@ -1375,27 +1407,12 @@ static inline memopt_status pipeline_open_chunk(pipeline *x, pipeline_chunk *c, 
     return status;
 }
 
-/**
- * Open a rank. With `all` all ranks open at the same time, and their plans are compared.
- *
- * stages  of pipeline_plan(), all of them; need not stay
- * links   that this rank's messages take, copied
- * tokens  NULL but where tokens are tied: of the first rank its embedding; of the last one what its head is tied to, a
- *         part of its own, whose weights are a copy of them and whose gradients are set here
- * memory  pipeline_bytes.pipeline bytes of this rank, aligned to 64; it stays until pipeline_close()
- * out     receives it; untouched on failure
- * returns OK; ERR_ARGUMENT, ERR_BUFFER (less memory), ERR_STATE (other ranks have another plan), what
- *         memopt_tape_create() returns
- */
-static inline memopt_status pipeline_open(const pipeline_desc *desc, const pipeline_stage *stages, size_t rank,
-                                          const pipeline_links *links, transformer_part *tokens, void *memory,
-                                          size_t bytes, pipeline **out) {
-    memopt_status status = pipeline_check_desc(desc);
+static inline memopt_status pipeline_check_opening(const pipeline_desc *desc, const pipeline_stage *stages,
+                                                   size_t rank, const pipeline_links *links,
+                                                   const transformer_part *tokens, const void *memory,
+                                                   pipeline **out) {
+    const memopt_status status = pipeline_check_desc(desc);
     memopt_error *error = desc ? desc->error : NULL;
-    memopt_carver room = memopt_carver_begin(NULL);
-    const pipeline_stage *own[MEMOPT_CHAIN_MAX];
-    pipeline *x;
-    size_t k, at = 0;
 
     if (status) return status;
     if (!stages || !links || !memory || !out)
@@ -1403,24 +1420,64 @@ static inline memopt_status pipeline_open(const pipeline_desc *desc, const pipel
                                !stages ? "stages" : !links ? "links" : memory ? "out" : "memory", "is NULL");
     if (rank >= desc->shape.ranks)
         return pipeline_refuse_count(error, "rank", rank, "below ranks", desc->shape.ranks);
-    if ((uintptr_t)memory % 64) return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, "memory", "is not aligned to 64");
+    if ((uintptr_t)memory % pipeline_alignment(desc))
+        return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, "memory", "is not aligned to desc.tape.alignment (0 = 64)");
     if (desc->tied && desc->shape.ranks > 1 && (!rank || rank + 1 == desc->shape.ranks)
         && (!tokens || !tokens->weights || (!rank && !tokens->gradients)))
         return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, "tokens", "is NULL, or has no array, where they are tied");
-    status = pipeline_check_links(desc, rank, links);
+    return pipeline_check_links(desc, rank, links);
+}
+
+/* With all tables, of which each knows its places in the memory; NULL: no memory for them. */
+static inline pipeline *pipeline_make(const pipeline_desc *desc, const pipeline_stage *const *stages, void *memory) {
+    const size_t chunks = pipeline_chunks(&desc->shape);
+    const size_t bytes = pipeline_count_bytes(desc, stages, chunks).tables;
+    memopt_carver tables = memopt_carver_begin(pipeline_alloc(desc->tape.host, bytes));
+    memopt_carver room = memopt_carver_begin(memory);
+    pipeline *x;
+
+    if (!tables.base) return NULL;
+    memset(tables.base, 0, bytes);
+    x = pipeline_lay_out_tables(&tables, desc, stages, chunks);
+    pipeline_lay_out(x, &room, desc, stages, chunks);
+    x->desc = *desc;
+    if (desc->tape.host) x->host = *desc->tape.host;
+    x->table_bytes = bytes;
+    return x;
+}
+
+/**
+ * Open a rank. With `all` all ranks open at the same time, and their plans are compared.
+ *
+ * stages  of pipeline_plan(), all of them; need not stay
+ * links   that this rank's messages take, copied
+ * tokens  NULL but where tokens are tied: of the first rank its embedding; of the last one what its head is tied to, a
+ *         part of its own, whose weights are a copy of them and whose gradients are set here
+ * memory  pipeline_bytes.pipeline bytes of this rank, aligned as desc.tape.alignment says (0 = 64); a device's where
+ *         desc.tape.not_host_visible is 2; it stays until pipeline_close()
+ * out     receives it, with its tables: pipeline_bytes.tables of desc.tape.host; untouched on failure
+ * returns OK; ERR_ARGUMENT, ERR_BUFFER (less memory), ERR_MEMORY, ERR_STATE (other ranks have another plan), what
+ *         memopt_tape_create() returns
+ */
+static inline memopt_status pipeline_open(const pipeline_desc *desc, const pipeline_stage *stages, size_t rank,
+                                          const pipeline_links *links, transformer_part *tokens, void *memory,
+                                          size_t bytes, pipeline **out) {
+    memopt_status status = pipeline_check_opening(desc, stages, rank, links, tokens, memory, out);
+    memopt_error *error = desc ? desc->error : NULL;
+    const pipeline_stage *own[MEMOPT_CHAIN_MAX];
+    pipeline *x;
+    size_t k, at = 0;
+
     if (status) return status;
     for (k = 0; k < pipeline_chunks(&desc->shape); ++k) own[k] = &stages[k * desc->shape.ranks + rank];
     if (bytes < pipeline_count_bytes(desc, own, k).pipeline)
         return pipeline_refuse(error, MEMOPT_ERR_BUFFER, "bytes", "are fewer than the plan tells");
-    room = memopt_carver_begin(memory);
-    memset(memory, 0, sizeof *x); /* NOLINT */
-    pipeline_lay_out(&x, &room, desc, own, k);
-    x->desc = *desc;
+    x = pipeline_make(desc, own, memory);
+    if (!x) return pipeline_refuse(error, MEMOPT_ERR_MEMORY, NULL, "no memory for the tables");
     x->rank = rank;
     x->links = *links;
     x->tokens = tokens;
     pipeline_list(&desc->shape, rank, x->actions);
-    for (k = 0; k < pipeline_chunks(&desc->shape); ++k) x->chunks[k].stage = *own[k];
     for (k = 0; k < pipeline_chunks(&desc->shape) && !status; ++k) {
         status = pipeline_open_chunk(x, &x->chunks[k], x->layers + at, x->wrapped + at);
         at += own[k]->count;

@@ -30144,7 +30144,7 @@ MEMOPT_I_HOST_DEVICE static double memopt_i_row_log(double x) {
 
 /* exp(-x) of x from 0 on: 2^-n exp(r), r = n ln 2 - x, by the series. Below 2 units in the last place off; sums and
    products are fused, so that no compiler fuses them otherwise. */
-static double memopt_i_row_decay(double x) {
+MEMOPT_I_HOST_DEVICE static double memopt_i_row_decay(double x) {
     static const double inverse[14] = { 1.0, 1.0, 0.5, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
                                         1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600,
                                         1.0 / 6227020800.0 }; /* of k! */
@@ -31196,19 +31196,20 @@ MEMOPT_API memopt_status memopt_cross_entropy_measure(const memopt_ops *ops, con
 }
 
 /* A sum of exp(x - from) as one of exp(x - to), where `to` is not below; a part without a finite logit has none. */
-static double memopt_i_cross_entropy_moved(memopt_cross_entropy_row r, float to) {
+MEMOPT_I_HOST_DEVICE static double memopt_i_cross_entropy_moved(memopt_cross_entropy_row r, float to) {
     const double apart = (double)to - (double)r.largest;
 
     return r.largest < to ? (apart < 700 ? (double)r.sum * memopt_i_row_decay(apart) : 0) : (double)r.sum;
 }
 
-static int memopt_i_cross_entropy_is_nan(float x) { return (memopt_i_float_bits(x) & 0x7fffffff) > 0x7f800000; }
+MEMOPT_I_HOST_DEVICE static int memopt_i_cross_entropy_is_nan(float x) { return (memopt_i_float_bits(x) & 0x7fffffff) > 0x7f800000; }
 
-static float memopt_i_cross_entropy_larger(float a, float b) { /* or the one that is NaN */
+MEMOPT_I_HOST_DEVICE static float memopt_i_cross_entropy_larger(float a, float b) { /* or the one that is NaN */
     return memopt_i_cross_entropy_is_nan(b) || (!memopt_i_cross_entropy_is_nan(a) && b > a) ? b : a;
 }
 
-MEMOPT_API memopt_cross_entropy_row memopt_cross_entropy_join(memopt_cross_entropy_row a, memopt_cross_entropy_row b) {
+MEMOPT_I_HOST_DEVICE static memopt_cross_entropy_row memopt_i_cross_entropy_join(memopt_cross_entropy_row a,
+                                                                                 memopt_cross_entropy_row b) {
     memopt_cross_entropy_row r = a;
 
     r.largest = memopt_i_cross_entropy_larger(a.largest, b.largest);
@@ -31217,6 +31218,10 @@ MEMOPT_API memopt_cross_entropy_row memopt_cross_entropy_join(memopt_cross_entro
                                        memopt_i_cross_entropy_moved(b, r.largest));
     r.total = memopt_i_sum(a.total, b.total);
     return r;
+}
+
+MEMOPT_API memopt_cross_entropy_row memopt_cross_entropy_join(memopt_cross_entropy_row a, memopt_cross_entropy_row b) {
+    return memopt_i_cross_entropy_join(a, b);
 }
 
 /* ---- the head ---- */

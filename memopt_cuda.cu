@@ -861,6 +861,25 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_loss(const memopt_c
                                                                   const memopt_cross_entropy *x, memopt_loss *d_out,
                                                                   memopt_cuda_stream stream);
 
+/**
+ * Parts of a vocabulary, as on the CPU. measure reads logits once, and part once more; the scratch of a part is that of
+ * memopt_cuda_cross_entropy_scratch(), and measure uses none. join is that of many parts, whose rows lie part behind
+ * part: as a tree, pairs and pairs of pairs, into the first part's, with the bits of memopt_cross_entropy_join().
+ *
+ * d_rows  aligned to 4
+ * returns as memopt_cuda_cross_entropy_loss()
+ */
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_measure(const memopt_cuda_ops *ops,
+                                                                     const memopt_cross_entropy *x,
+                                                                     memopt_cross_entropy_row *d_rows,
+                                                                     memopt_cuda_stream stream);
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_join(memopt_cross_entropy_row *d_rows, size_t parts,
+                                                                  size_t rows, memopt_cuda_stream stream);
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_part(const memopt_cuda_ops *ops,
+                                                                  const memopt_cross_entropy *x,
+                                                                  const memopt_cross_entropy_row *d_rows,
+                                                                  memopt_loss *d_out, memopt_cuda_stream stream);
+
 /* @section api_cuda_norm : api_cuda_base
    Layer norm and RMS norm on the device. A memopt_norm as on the CPU, its pointers being the device's. Results are the
    same bits for the same shape and types, wherever the arrays lie and whatever the stride, and differ from the CPU's by
@@ -8316,7 +8335,9 @@ PUBLIC status_t api::memopt_cuda_shard_close(memopt_cuda_shard *shard) {
    Rows of any length, of floats and, what comes of them, any type: softmax_launch(). Columns beyond those that a row
    has become 0. The probabilities of 16 bits may be the first half of the scores' bytes, because all of a row is read
    before any of it is written, where it is held in registers (up to 8,192 columns).
-   Cross-entropy, for chunks of rows (no scratch; statuses of launches): cross_entropy_count/_rows/_total. */
+   Cross-entropy, for chunks of rows (no scratch; statuses of launches): cross_entropy_count/_rows/_total.
+   Parts      of the columns are read from memory in both of their kernels: between them ranks tell each other what they
+              have measured, and no shared memory lasts so long. */
 
 enum { SOFTMAX_GROUPS = 8, SOFTMAX_WARP = 1024, SOFTMAX_BLOCK = 8192 };
 #define MEMOPT_I_CUDA_SOFTMAX_LOWEST (-3.4028234663852886e38f)
@@ -8781,6 +8802,7 @@ struct cross_entropy {
     const size_t *d_count;
     double       *d_row_losses;
     size_t        kept;          /* pieces of a row in shared memory */
+    memopt_cross_entropy_row *d_rows; /* of a part: measured, or joined */
 };
 
 /* Of LOADS pieces from `at` on, blockDim.x apart, those of this thread that there are: read, and kept where they fit.
@@ -8845,23 +8867,21 @@ struct cross_entropy_found {
 };
 
 PRUNED __device__ memopt_i_cross_entropy_row cross_entropy_decide(const cross_entropy &t, const softmax_sums &s,
-                                                                  int32_t target, float at, const double *totals,
+                                                                  int32_t target, float at,
                                                                   cross_entropy_found *found) {
     const memopt_loss_rule *rule = &t.x.rule;
     memopt_i_cross_entropy_row r;
-    const int bad = (size_t)target >= t.x.vocabulary || !(s.sum > 0);
+    const int bad = (size_t)target >= t.x.whole || !(s.sum > 0);
 
     r.logits = NULL;
     r.target = 0;
     r.in_place = 0;
-    r.total = 0;
     r.max = bad ? softmax_nan() : s.max;
     r.sum = s.sum;
     r.at = bad ? 0 : at;
-    for (unsigned i = 0; i < blockDim.x / 32 && rule->smoothing > 0; ++i) r.total += totals[i];
-    r.total *= 8;
+    r.total = s.total;
     const double lse = rule->z_weight > 0 ? (double)r.max + memopt_i_row_log((double)r.sum) : 0;
-    found->terms = memopt_i_cross_entropy_grad(rule, t.x.vocabulary, memopt_i_loss_rule_factor(rule, *t.d_count),
+    found->terms = memopt_i_cross_entropy_grad(rule, t.x.whole, memopt_i_loss_rule_factor(rule, *t.d_count),
                                                (double)s.sum, lse);
     found->max = r.max; /* NaN: all of the gradient is */
     found->at_target = fmaf(found->terms.a, softmax_exp(memopt_i_sum(r.at, -r.max)), found->terms.at_target);
@@ -8871,7 +8891,7 @@ PRUNED __device__ memopt_i_cross_entropy_row cross_entropy_decide(const cross_en
 /* Its loss, which no other thread waits for: a logarithm of doubles takes as long as a tenth of a row. */
 PRUNED __device__ void cross_entropy_lose(const cross_entropy &t, const memopt_i_cross_entropy_row &r, size_t row) {
     double lse;
-    const double loss = memopt_i_cross_entropy_loss(&t.x.rule, t.x.vocabulary, &r, &lse);
+    const double loss = memopt_i_cross_entropy_loss(&t.x.rule, t.x.whole, &r, &lse);
 
     t.d_row_losses[row] = loss;
     if (t.x.losses) t.x.losses[row] = (float)loss;
@@ -8927,6 +8947,35 @@ template <typename T> static __device__ void cross_entropy_write(softmax_span<T>
         store_one(r.x + target, f.at_target); /* over what this thread has just written: a block is a power of two */
 }
 
+/* Of all warps; for thread 0, behind a barrier. */
+CU_DEVICE double cross_entropy_total_of(const cross_entropy &t, const double *totals) {
+    double total = 0;
+
+    for (unsigned i = 0; i < blockDim.x / 32 && t.x.rule.smoothing > 0; ++i) total += totals[i];
+    return total * 8;
+}
+
+/* A row without a target: no loss, a gradient of 0. */
+template <typename T> CU_DEVICE void cross_entropy_ignore(const cross_entropy &t, T *x, size_t row) {
+    if (threadIdx.x == 0) t.d_row_losses[row] = 0;
+    if (threadIdx.x == 0 && t.x.losses) t.x.losses[row] = 0;
+    if (!t.x.keep_logits) softmax_fill(x, t.x.stride, 0);
+}
+
+/* Loss and gradient of a row, by what thread 0 knows of it: s and the target's logit `at`. */
+template <typename T>
+CU_DEVICE void cross_entropy_end(const cross_entropy &t, const softmax_span<T> &r, const uint4 *kept, size_t some,
+                                 const softmax_sums &s, int32_t target, float at, cross_entropy_found *found) {
+    const size_t row = blockIdx.x;
+    memopt_i_cross_entropy_row of;
+    if (threadIdx.x == 0) of = cross_entropy_decide(t, s, target, at, found);
+    if (!t.x.keep_logits) __syncthreads(); /* the target's logit has been read, found is there */
+    if (threadIdx.x == 0) cross_entropy_lose(t, of, row);
+    if (t.x.keep_logits) return;
+    cross_entropy_write(r, kept, some, (size_t)target - t.x.first, *found);
+    softmax_fill(r.x + t.x.vocabulary, t.x.stride - t.x.vocabulary, 0);
+}
+
 template <typename T>
 static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS, 2) cross_entropy_kernel(const cross_entropy t) {
     MEMOPT_I_CUDA_SHARED_BYTES(uint4, kept, 16);
@@ -8937,22 +8986,60 @@ static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS, 2) cross_entropy
     const int32_t target = t.x.targets[row];
     T *const x = (T *)t.x.logits + row * t.x.stride;
     if (target < 0) {
-        if (threadIdx.x == 0) t.d_row_losses[row] = 0;
-        if (threadIdx.x == 0 && t.x.losses) t.x.losses[row] = 0;
-        if (!t.x.keep_logits) softmax_fill(x, t.x.stride, 0);
+        cross_entropy_ignore(t, x, row);
         return;
     }
     const softmax_span<T> r = softmax_cut(x, t.x.vocabulary);
     const bool decides = threadIdx.x == 0;
     const float at = decides && (size_t)target < t.x.vocabulary ? load_one(x + target) : 0; /* used later */
-    const softmax_sums s = cross_entropy_measure(r, kept, t.kept, red, totals, t.x.rule.smoothing > 0);
-    memopt_i_cross_entropy_row of;
-    if (decides) of = cross_entropy_decide(t, s, target, at, totals, found);
-    if (!t.x.keep_logits) __syncthreads(); /* the target's logit has been read, found is there */
-    if (decides) cross_entropy_lose(t, of, row);
-    if (t.x.keep_logits) return;
-    cross_entropy_write(r, kept, t.kept, (size_t)target, *found);
-    softmax_fill(x + t.x.vocabulary, t.x.stride - t.x.vocabulary, 0);
+    softmax_sums s = cross_entropy_measure(r, kept, t.kept, red, totals, t.x.rule.smoothing > 0);
+    if (decides) s.total = cross_entropy_total_of(t, totals);
+    cross_entropy_end(t, r, kept, t.kept, s, target, at, found);
+}
+
+/* ---- a part of the columns: what there is to tell, and, with what all parts have told, its gradient ---- */
+template <typename T>
+static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS, 2) cross_entropy_measure_kernel(const cross_entropy t) {
+    MEMOPT_I_CUDA_SHARED(float, red, [32]);
+    MEMOPT_I_CUDA_SHARED(double, totals, [16]);
+    const size_t row = blockIdx.x;
+    const int32_t target = t.x.targets[row];
+    const size_t column = (size_t)target - t.x.first; /* beyond all of them where it is in another part */
+    T *const x = (T *)t.x.logits + row * t.x.stride;
+    memopt_cross_entropy_row of = { 0, 0, 0, 0 };
+    if (target >= 0) {
+        const softmax_sums s = cross_entropy_measure(softmax_cut(x, t.x.vocabulary), (uint4 *)NULL, 0, red, totals,
+                                                     t.x.rule.smoothing > 0);
+        of.largest = s.sum >= 0 ? s.max : softmax_nan(); /* a NaN stays one beside larger logits of other parts */
+        of.sum = s.sum;
+        of.at = column < t.x.vocabulary ? load_one(x + column) : memopt_i_bits_float(0xff800000u);
+        if (threadIdx.x == 0) of.total = (float)cross_entropy_total_of(t, totals);
+    }
+    if (threadIdx.x == 0) t.d_rows[row] = of;
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS, 2) cross_entropy_part_kernel(const cross_entropy t) {
+    MEMOPT_I_CUDA_SHARED(cross_entropy_found, found, [1]);
+    const size_t row = blockIdx.x;
+    const int32_t target = t.x.targets[row];
+    T *const x = (T *)t.x.logits + row * t.x.stride;
+    if (target < 0) {
+        cross_entropy_ignore(t, x, row);
+        return;
+    }
+    const memopt_cross_entropy_row of = t.d_rows[row];
+    const softmax_sums s = { of.largest, of.sum, (double)of.total };
+    cross_entropy_end(t, softmax_cut(x, t.x.vocabulary), (const uint4 *)NULL, 0, s, target, of.at, found);
+}
+
+PRUNED __global__ void __launch_bounds__(256) cross_entropy_join_kernel(memopt_cross_entropy_row *d_rows, size_t parts,
+                                                                        size_t rows) {
+    const size_t row = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+    for (size_t half = 1; half < parts && row < rows; half *= 2)
+        for (size_t part = row; part + half * rows < parts * rows; part += 2 * half * rows)
+            d_rows[part] = memopt_i_cross_entropy_join(d_rows[part], d_rows[part + half * rows]);
 }
 
 /* Pieces of a row that stay in shared memory: of half a multiprocessor's, for two blocks; of all of it where what two
@@ -8981,20 +9068,33 @@ template <typename KERNEL> static size_t cross_entropy_kept(KERNEL kernel, size_
     return memopt_i_min(pieces, bytes / 16);
 }
 
-template <typename T> static status_t cross_entropy_launch(cross_entropy t, cudaStream_t stream) {
-    const size_t pieces = t.x.vocabulary / softmax_pack<T>::N;
+PRUNED unsigned cross_entropy_threads(size_t pieces) {
     unsigned threads = 64;
 
     while (threads < CROSS_ENTROPY_THREADS && threads * 2 <= pieces) threads *= 2;
+    return threads;
+}
+
+template <typename T> static status_t cross_entropy_launch(cross_entropy t, cudaStream_t stream) {
+    const size_t pieces = t.x.vocabulary / softmax_pack<T>::N;
+    const unsigned threads = cross_entropy_threads(pieces);
+
     t.kept = t.x.keep_logits ? 0 : cross_entropy_kept(cross_entropy_kernel<T>, pieces);
     return CU_RUN((cross_entropy_kernel<T>), t.x.rows, threads, memopt_i_max(t.kept, 1) * 16, stream, t);
 }
 
-/* Rows whose logits become their gradient. x has been checked and has its stride; *d_count are the targets of all rows
-   that are not ignored. */
+template <typename T> static status_t cross_entropy_launch_part(const cross_entropy &t, cudaStream_t stream) {
+    const unsigned threads = cross_entropy_threads(t.x.vocabulary / softmax_pack<T>::N);
+
+    if (t.d_count) return CU_RUN((cross_entropy_part_kernel<T>), t.x.rows, threads, 0, stream, t);
+    return CU_RUN((cross_entropy_measure_kernel<T>), t.x.rows, threads, 0, stream, t);
+}
+
+/* Rows whose logits become their gradient. x has been checked and has its stride and `whole`; *d_count are the targets
+   of all rows that are not ignored. */
 PRUNED status_t cross_entropy_rows(const memopt_cross_entropy *x, const size_t *d_count, double *d_row_losses,
                                    cudaStream_t stream) {
-    const cross_entropy t = { *x, d_count, d_row_losses, 0 };
+    const cross_entropy t = { *x, d_count, d_row_losses, 0, NULL };
 
     if (!x->rows) return 0;
     return CU_WITH(x->type, cross_entropy_launch<T>(t, stream));
@@ -9048,7 +9148,8 @@ PRUNED void cross_entropy_lay_out(size_t rows, cross_entropy_parts *p, memopt_ca
     p->row_losses = (double *)memopt_carve(c, rows, sizeof *p->row_losses, 16);
 }
 
-PRUNED status_t cross_entropy_resolve(const memopt_cross_entropy *x, memopt_cross_entropy *out, size_t *bytes) {
+PRUNED status_t cross_entropy_resolve(const memopt_cross_entropy *x, int is_part, memopt_cross_entropy *out,
+                                      size_t *bytes) {
     memopt_carver c = memopt_carver_begin(NULL);
     cross_entropy_parts none;
     memopt_i_cross_entropy t;
@@ -9056,7 +9157,7 @@ PRUNED status_t cross_entropy_resolve(const memopt_cross_entropy *x, memopt_cros
 
     if (!x) return MEMOPT_CUDA_ERR_NULL;
     (void)memopt_i_ops_resolve(NULL, NULL, x, &o);
-    if (memopt_i_cross_entropy_check(&o, x, 0, &t, bytes)) return (status_t)o.c.status;
+    if (memopt_i_cross_entropy_check(&o, x, is_part, &t, bytes)) return (status_t)o.c.status;
     cross_entropy_lay_out(x->rows, &none, &c);
     *bytes = c.bytes;
     *out = t.x;
@@ -9067,7 +9168,7 @@ PUBLIC status_t api::memopt_cuda_cross_entropy_scratch(const memopt_cuda_ops *, 
                                                        size_t *bytes) {
     memopt_cross_entropy e;
     size_t b;
-    const status_t s = cross_entropy_resolve(x, &e, &b);
+    const status_t s = cross_entropy_resolve(x, x && x->whole, &e, &b);
 
     if (s) return s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
@@ -9075,46 +9176,85 @@ PUBLIC status_t api::memopt_cuda_cross_entropy_scratch(const memopt_cuda_ops *, 
     return 0;
 }
 
-PRUNED status_t cross_entropy_check(const memopt_cross_entropy *x, const memopt_cuda_ops *ops,
-                                    const memopt_loss *d_out) {
+/* ops and d_out are NULL together, where logits are only measured; d_rows are those of a part. */
+PRUNED status_t cross_entropy_check(const memopt_cross_entropy *x, const memopt_cuda_ops *ops, const memopt_loss *d_out,
+                                    int is_part, const memopt_cross_entropy_row *d_rows) {
     const size_t logits = x->rows * x->stride * memopt_type_bytes(x->type);
     const size_t row = x->rows * 4;
     size_t i, k;
-    const struct { const void *p; size_t bytes, alignment; int optional; } a[5] = {
-        { d_out, sizeof *d_out, sizeof(double), 0 }, { ops->d_scratch, ops->scratch_bytes, 256, 0 },
+    const struct { const void *p; size_t bytes, alignment; int optional; } a[6] = {
+        { d_out, sizeof *d_out, sizeof(double), !ops },
+        { ops ? ops->d_scratch : NULL, ops ? ops->scratch_bytes : 0, 256, !ops },
         { x->logits, logits, memopt_type_bytes(x->type), !x->rows }, { x->targets, row, 4, !x->rows },
-        { x->losses, row, 4, 1 } };
+        { x->losses, row, 4, 1 }, { d_rows, 4 * row, 4, !is_part || !x->rows } };
 
-    for (i = 0; i < 5; ++i) {
+    for (i = 0; i < 6; ++i) {
         const status_t s = a[i].optional ? pointer_if(a[i].p, a[i].alignment) : pointer(a[i].p, a[i].alignment);
         if (s) return s;
     }
-    for (i = 0; i < 5; ++i)
-        for (k = i + 1; k < 5; ++k)
+    for (i = 0; i < 6; ++i)
+        for (k = i + 1; k < 6; ++k)
             if (no_overlap(a[i].p, a[i].bytes, a[k].p, a[k].bytes)) return MEMOPT_CUDA_ERR_OVERLAP;
     return 0;
 }
 
-PUBLIC status_t api::memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops, const memopt_cross_entropy *x,
-                                                    memopt_loss *d_out, cudaStream_t stream) {
+/* Loss and gradients: of all columns, or of a part, with what the parts have together. */
+PRUNED status_t cross_entropy_run(const memopt_cuda_ops *ops, const memopt_cross_entropy *x, int is_part,
+                                  const memopt_cross_entropy_row *d_rows, memopt_loss *d_out, cudaStream_t stream) {
     memopt_cross_entropy e;
     cross_entropy_parts d;
     memopt_carver c;
     size_t bytes;
     unsigned blocks;
-    status_t s = cross_entropy_resolve(x, &e, &bytes);
+    status_t s = cross_entropy_resolve(x, is_part, &e, &bytes);
 
     if (s) return s;
     if (!ops || ops->scratch_bytes < bytes) return MEMOPT_ERR_BUFFER;
-    s = cross_entropy_check(&e, ops, d_out);
+    s = cross_entropy_check(&e, ops, d_out, is_part, d_rows);
     if (!s) s = grid_of(e.rows, 1, &blocks);
     if (!s) s = ready();
     if (s) return s;
     c = memopt_carver_begin(ops->d_scratch);
     cross_entropy_lay_out(e.rows, &d, &c);
+    const cross_entropy t = { e, d.count, d.row_losses, 0, (memopt_cross_entropy_row *)(uintptr_t)d_rows };
     s = cross_entropy_count(e.targets, e.rows, d.count, stream);
-    if (!s) s = cross_entropy_rows(&e, d.count, d.row_losses, stream);
+    if (!s && is_part) s = CU_WITH(e.type, cross_entropy_launch_part<T>(t, stream));
+    if (!s && !is_part) s = cross_entropy_rows(&e, d.count, d.row_losses, stream);
     return s ? s : cross_entropy_total(d.row_losses, e.rows, &e.rule, d.count, d_out, stream);
+}
+
+PUBLIC status_t api::memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops, const memopt_cross_entropy *x,
+                                                    memopt_loss *d_out, cudaStream_t stream) {
+    return cross_entropy_run(ops, x, 0, NULL, d_out, stream);
+}
+
+PUBLIC status_t api::memopt_cuda_cross_entropy_part(const memopt_cuda_ops *ops, const memopt_cross_entropy *x,
+                                                    const memopt_cross_entropy_row *d_rows, memopt_loss *d_out,
+                                                    cudaStream_t stream) {
+    return cross_entropy_run(ops, x, 1, d_rows, d_out, stream);
+}
+
+PUBLIC status_t api::memopt_cuda_cross_entropy_measure(const memopt_cuda_ops *, const memopt_cross_entropy *x,
+                                                       memopt_cross_entropy_row *d_rows, cudaStream_t stream) {
+    memopt_cross_entropy e;
+    size_t bytes;
+    status_t s = cross_entropy_resolve(x, 1, &e, &bytes);
+
+    if (!s) s = cross_entropy_check(&e, NULL, NULL, 1, d_rows);
+    if (s) return s;
+    const cross_entropy t = { e, NULL, NULL, 0, d_rows };
+    return CU_WITH(e.type, cross_entropy_launch_part<T>(t, stream));
+}
+
+PUBLIC status_t api::memopt_cuda_cross_entropy_join(memopt_cross_entropy_row *d_rows, size_t parts, size_t rows,
+                                                    cudaStream_t stream) {
+    const size_t blocks = parts > 1 ? memopt_i_ceil_div(rows, 256) : 0;
+    const status_t s = pointer_if(d_rows, 4);
+    size_t n, bytes;
+
+    if (memopt_i_mul(parts, rows, &n) || memopt_i_mul(n, sizeof *d_rows, &bytes)) return MEMOPT_ERR_OVERFLOW;
+    if (s || (!d_rows && n)) return s ? s : (status_t)MEMOPT_CUDA_ERR_NULL;
+    return CU_RUN(cross_entropy_join_kernel<>, blocks, 256, 0, stream, d_rows, parts, rows);
 }
 
 /* @section cuda_norm : cuda_base api_cuda_norm
@@ -11246,7 +11386,8 @@ PUBLIC status_t api::memopt_cuda_rotary_backward(const memopt_cuda_ops *, const 
    Ways       Descriptors made in each call cost 5 allocations and a heuristic; kept in place, the pointers of bias and
               aux, a hash of 144 bytes, and a look at 8 bytes for each shape in the table.
    Key        is all that a heuristic looks at: shape, strides, types, epilogue, and how far pointers are aligned, up to
-              256 bytes; an algorithm found for aligned ones must not meet others. What it does not look at (alpha,
+              64 bytes, as a tape aligns: where in it a matrix lies must change no bit, and no kernel loads more at once.
+              An algorithm found for aligned ones must not meet others. What it does not look at (alpha,
               beta, addresses) is not in it. "There is none" is kept too.
    Split-K    Parts of a sum may be added by COMPUTE_TYPE, in float, and where the result is float also in place; never
               in 16 bits, which would lose what a float accumulator is for. Deterministic gemms do so as well:
@@ -11413,9 +11554,9 @@ PRUNED int gemm_type(memopt_type type) {
     return type == MEMOPT_TYPE_BF16 ? CUDA_R_16BF : type == MEMOPT_TYPE_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-/* The largest power of two, up to 256, that every matrix of a batch begins at a multiple of; step in bytes. */
+/* The largest power of two, up to 64, that every matrix of a batch begins at a multiple of; step in bytes. */
 PRUNED uint32_t gemm_alignment(const void *p, size_t step) {
-    const uintptr_t x = (uintptr_t)p | (uintptr_t)step | 256;
+    const uintptr_t x = (uintptr_t)p | (uintptr_t)step | 64;
     return (uint32_t)(x & (~x + 1));
 }
 
@@ -13623,7 +13764,7 @@ PRUNED status_t head_part(const head_task *t, size_t first, int plan_only, cudaS
     status_t s = gemm_run(t->gemm, &q, plan_only, stream);
 
     x.rows = rows;
-    x.vocabulary = h->vocabulary;
+    x.vocabulary = x.whole = h->vocabulary;
     x.stride = t->stride;
     x.type = h->type;
     x.logits = t->logits;

@@ -227,8 +227,52 @@ static double cuda_softmax_loss(const double *x, size_t n, size_t target, double
     for (i = 0; i < n; ++i) slopes[i] = exp(x[i] - lse) * (1 + 2 * z * lse) - smoothing / (double)n - (i == target ? 1 - smoothing : 0);
     return lse - (1 - smoothing) * x[target] - (smoothing > 0 ? smoothing * mean : 0) + z * lse * lse;
 }
+/* The same by parts of the columns, each a matrix of its own: measured, joined, turned into gradients; and brought back. */
+static size_t cuda_softmax_parts = 1; /* of who calls the following: 1 = the whole */
+static void cuda_softmax_of_part(const memopt_cross_entropy *x, size_t p, unsigned char *whole, int back, memopt_cross_entropy *e) {
+    const size_t n = x->vocabulary, parts = cuda_softmax_parts < n ? cuda_softmax_parts : n, stride = x->stride ? x->stride : n, size = cuda_softmax_size(x->type), first = n / parts * p; size_t row, i;
+    unsigned char *host;
+    if (!back) { *e = *x; e->vocabulary = p + 1 < parts ? n / parts : n - first; e->first = first; e->whole = n; e->stride = e->vocabulary + (p + 1 < parts ? p * 3 : stride - n); e->logits = test_device(x->rows * e->stride * size); }
+    host = (unsigned char *)cuda_softmax_alloc(x->rows * e->stride * size);
+    if (back) test_get(host, e->logits, x->rows * e->stride * size);
+    for (row = 0; row < x->rows; ++row) {
+        unsigned char *there = whole + (row * stride + first) * size, *here = host + row * e->stride * size; const size_t shared = p + 1 < parts ? e->vocabulary : e->stride;
+        memcpy(back ? there : here, back ? here : there, shared * size);
+        for (i = e->vocabulary; i < e->stride && back && !x->keep_logits; ++i) CHECK_AT(cuda_softmax_zero(cuda_softmax_at(x->type, here, i)), row);
+    }
+    if (!back) test_put(e->logits, host, x->rows * e->stride * size);
+    free(host);
+}
+static memopt_cuda_status cuda_softmax_split(const memopt_cross_entropy *x, memopt_loss *out) {
+    const size_t n = x->vocabulary, parts = cuda_softmax_parts < n ? cuda_softmax_parts : n, all = x->rows * (x->stride ? x->stride : n) * cuda_softmax_size(x->type); size_t p, half, row; memopt_cross_entropy e[8]; memopt_cuda_ops o; memopt_loss again, *d_out = (memopt_loss *)test_device(sizeof *d_out);
+    memopt_cross_entropy_row *rows = (memopt_cross_entropy_row *)cuda_softmax_alloc(parts * x->rows * sizeof *rows), *joined = (memopt_cross_entropy_row *)cuda_softmax_alloc(x->rows * sizeof *rows), *d_rows = (memopt_cross_entropy_row *)test_device(parts * x->rows * sizeof *rows);
+    unsigned char *whole = (unsigned char *)cuda_softmax_alloc(all), *same = (unsigned char *)cuda_softmax_alloc(all); float *losses = (float *)cuda_softmax_alloc(x->rows * 4), *others = (float *)cuda_softmax_alloc(x->rows * 4); memopt_cuda_status s = 0;
+    test_get(whole, x->logits, all);
+    memcpy(same, whole, all);
+    for (p = 0; p < parts && !s; ++p) { cuda_softmax_of_part(x, p, whole, 0, &e[p]); s = memopt_cuda_cross_entropy_measure(NULL, &e[p], d_rows + p * x->rows, NULL); }
+    test_get(rows, d_rows, parts * x->rows * sizeof *rows);
+    if (!s) s = memopt_cuda_cross_entropy_join(d_rows, parts, x->rows, NULL);
+    test_get(joined, d_rows, x->rows * sizeof *rows);
+    for (half = 1; half < parts; half *= 2) for (p = 0; p + half < parts; p += 2 * half) for (row = 0; row < x->rows; ++row) rows[p * x->rows + row] = memopt_cross_entropy_join(rows[p * x->rows + row], rows[(p + half) * x->rows + row]);
+    CHECK_AT(!memcmp(rows, joined, x->rows * sizeof *rows), n);
+    memset(&o, 0, sizeof o);
+    CHECK(memopt_cuda_cross_entropy_scratch(NULL, &e[0], &o.scratch_bytes) == 0 && o.scratch_bytes == x->rows * 8 + 16);
+    o.d_scratch = test_device(o.scratch_bytes);
+    for (p = 0; p < parts && !s; ++p) {
+        s = memopt_cuda_cross_entropy_part(&o, &e[p], d_rows, d_out, NULL);
+        test_get(p ? &again : out, d_out, sizeof again);
+        if (x->losses) test_get(p ? others : losses, x->losses, x->rows * 4);
+        CHECK_AT(!p || (!memcmp(out, &again, sizeof again) && (!x->losses || !memcmp(losses, others, x->rows * 4))), p); /* each knows all of it */
+        cuda_softmax_of_part(x, p, whole, 1, &e[p]);
+    }
+    CHECK_AT(!x->keep_logits || !memcmp(whole, same, all), n);
+    test_put(x->logits, whole, all);
+    free(rows); free(joined); free(whole); free(same); free(losses); free(others);
+    return s;
+}
 static memopt_cuda_status cuda_softmax_entropy(const memopt_cross_entropy *x, memopt_loss *out) { /* with just the scratch */
     memopt_cuda_ops o; memopt_loss *d_out = (memopt_loss *)test_device(sizeof *d_out); memopt_cuda_status s;
+    if (cuda_softmax_parts > 1) return cuda_softmax_split(x, out);
     memset(&o, 0, sizeof o);
     CHECK(memopt_cuda_cross_entropy_scratch(NULL, x, &o.scratch_bytes) == 0 && o.scratch_bytes == x->rows * 8 + 16);
     o.d_scratch = test_device(o.scratch_bytes);
@@ -378,7 +422,7 @@ static void cuda_softmax_special(void) {
         CHECK(fabs((double)cuda_softmax_single(x, 37, 5, 0, t, 0) / 2e30 - 1) < 1e-2 && x[4] == 1 && x[5] == -1 && x[6] == 0);
         for (i = 0; i < 37; ++i) x[i] = i == 4 ? 3e38f : -3e38f; /* the difference is no float, the sum is not either */
         CHECK(cuda_softmax_single(x, 37, 5, 0, t, 1) >= inf && fabs((double)cuda_softmax_single(x, 37, 4, 0, t, 1)) < 1e-9);
-        CHECK(cuda_softmax_single(x, 37, 4, 0.1f, t, 0) < 1e38f);
+        CHECK(cuda_softmax_parts > 1 || cuda_softmax_single(x, 37, 4, 0.1f, t, 0) < 1e38f); /* parts tell each other a float */
         x[0] = 123; /* a vocabulary of 1 */
         CHECK(cuda_softmax_single(x, 1, 0, 0.1f, t, 0) == 0 && x[0] == 0);
     }
@@ -478,6 +522,50 @@ static void cuda_softmax_entropy_bad(void) {
     CHECK(memopt_cuda_cross_entropy_scratch(NULL, NULL, NULL) == MEMOPT_CUDA_ERR_NULL);
     { memopt_cross_entropy e; memset(&e, 0, sizeof e); e.vocabulary = 1; CHECK(memopt_cuda_cross_entropy_scratch(NULL, &e, NULL) == MEMOPT_CUDA_ERR_NULL); }
 }
+static void cuda_softmax_in_parts(void) {
+    float x[40]; int i, kind;
+    for (cuda_softmax_parts = 2; cuda_softmax_parts < 8; cuda_softmax_parts += 3) { /* 5: not all of a tree has two sides */
+        cuda_softmax_cases(); cuda_softmax_scales(); cuda_softmax_special(); cuda_softmax_denormals(); cuda_softmax_rows();
+        for (kind = 0; kind < 3; ++kind) { /* a part that is far below: its NaN is all rows'; -infinities alone; nothing at all of the rest */
+            for (i = 0; i < 36; ++i) x[i] = i < 7 ? (kind == 1 ? -cuda_softmax_inf() : -3e4f) : 3e4f;
+            if (!kind) x[2] = cuda_softmax_nan();
+            { const double loss = (double)cuda_softmax_single(x, 36, 20, 0, MEMOPT_TYPE_F32, 0); CHECK_AT(kind ? fabs(loss - log(29.0)) < 1e-6 : cuda_softmax_is_nan(loss), kind); }
+            for (i = 0; i < 36; ++i) CHECK_AT(kind ? fabs((double)x[i] - (i < 7 ? 0 : 1.0 / 29 - (i == 20))) < 1e-6 : cuda_softmax_is_nan((double)x[i]), i);
+        }
+    }
+    cuda_softmax_parts = 1;
+}
+static void cuda_softmax_parts_bad(void) {
+    static const memopt_cross_entropy_row ones = { 1, 1, 1, 1 }; int i; size_t k; float *d = (float *)test_device(256); int32_t targets[4] = { 0, 1, 2, 3 }, *d_targets = (int32_t *)test_device(16); unsigned char *d_scratch = (unsigned char *)test_device(512);
+    memopt_loss *d_out = (memopt_loss *)test_device(sizeof *d_out); memopt_cross_entropy_row rows[8], *d_rows = (memopt_cross_entropy_row *)test_device(sizeof rows);
+    test_put(d_targets, targets, sizeof targets);
+    for (k = 0; k < 8; ++k) rows[k] = ones;
+    test_put(d_rows, rows, sizeof rows);
+    for (i = 0; i < 11; ++i) {
+        memopt_cross_entropy e; memopt_cuda_ops o; memopt_cuda_status want = MEMOPT_ERR_ARGUMENT; void *to = d_rows;
+        memset(&e, 0, sizeof e); memset(&o, 0, sizeof o);
+        o.d_scratch = d_scratch; o.scratch_bytes = 48;
+        e.rows = 4; e.vocabulary = 5; e.first = 3; e.whole = 8; e.logits = d; e.targets = d_targets;
+        switch (i) {
+        case 0: e.first = 4; break;                                      case 1: e.whole = 4; break;
+        case 2: e.whole = 0; break;                                      case 3: e.keep_logits = 2; break;
+        case 4: to = NULL; want = MEMOPT_CUDA_ERR_NULL; break;           case 5: to = (char *)d_rows + 2; want = MEMOPT_CUDA_ERR_ALIGNMENT; break;
+        case 6: to = d; want = MEMOPT_CUDA_ERR_OVERLAP; break;           case 7: to = (char *)d_targets - 48; want = MEMOPT_CUDA_ERR_OVERLAP; break;
+        case 8: e.logits = NULL; want = MEMOPT_CUDA_ERR_NULL; break;     case 9: e.rows = SIZE_MAX / 8; want = MEMOPT_ERR_OVERFLOW; break;
+        default: e.rows = 0; e.logits = NULL; e.targets = NULL; to = NULL; want = 0; break;
+        }
+        CHECK_AT(memopt_cuda_cross_entropy_measure(NULL, &e, (memopt_cross_entropy_row *)to, NULL) == want, i);
+        CHECK_AT(memopt_cuda_cross_entropy_part(&o, &e, (memopt_cross_entropy_row *)to, d_out, NULL) == want, i);
+        if (i == 10) CHECK(memopt_cuda_cross_entropy_part(NULL, &e, d_rows, d_out, NULL) == MEMOPT_ERR_BUFFER);
+        if (i > 2) CHECK_AT(memopt_cuda_cross_entropy_loss(&o, &e, d_out, NULL) != 0, i); /* of a part */
+        test_get(rows, d_rows, sizeof rows);
+        for (k = 0; k < 8; ++k) CHECK_AT(!memcmp(&rows[k], &ones, sizeof ones), i);
+    }
+    CHECK(memopt_cuda_cross_entropy_join(NULL, 2, 4, NULL) == MEMOPT_CUDA_ERR_NULL && memopt_cuda_cross_entropy_join(NULL, 2, 0, NULL) == 0);
+    CHECK(memopt_cuda_cross_entropy_join((memopt_cross_entropy_row *)(void *)((char *)d_rows + 2), 2, 2, NULL) == MEMOPT_CUDA_ERR_ALIGNMENT);
+    CHECK(memopt_cuda_cross_entropy_join(d_rows, SIZE_MAX / 4, 8, NULL) == MEMOPT_ERR_OVERFLOW && memopt_cuda_cross_entropy_join(d_rows, 1, 8, NULL) == 0);
+    test_device_free(0);
+}
 static void cuda_softmax_errors(void) {
 #ifndef __CUDACC__
     float x[4] = { 1, 2, 3, 4 }, got[4]; int32_t target = 1; float *d = (float *)test_device(16); int32_t *d_target = (int32_t *)test_device(4); memopt_loss *d_out = (memopt_loss *)test_device(sizeof *d_out), out; memopt_cuda_ops o; memopt_cross_entropy e; memopt_softmax s; size_t k; int i;
@@ -526,6 +614,8 @@ static void test_cuda_softmax(void) {
     RUN(cuda_softmax_denormals);
     RUN(cuda_softmax_rows);
     RUN(cuda_softmax_entropy_bad);
+    RUN(cuda_softmax_in_parts);
+    RUN(cuda_softmax_parts_bad);
     RUN(cuda_softmax_errors);
 }
 #ifndef TEST_COMBINED

@@ -3707,9 +3707,10 @@ typedef struct memopt_shard_square { /* of a piece of 64 Ki elements of a tensor
 typedef struct memopt_shard_kernels {
     /* The bytes of d_scratch, aligned to 256. */
     memopt_status (*scratch_fn)(void *user, const memopt_optim_desc *optim, size_t *bytes);
-    /* d_sums += the pieces, `stride` bytes apart, in order; start: there are no sums yet. */
+    /* d_sums += the pieces, `stride` bytes apart, in order; start: there are no sums yet. Where unit_ranks is not 1, so
+       many floats of pieces one behind the other are added first, as a tree, by plain additions. */
     memopt_status (*add_fn)(void *user, float *d_sums, const void *d_pieces, memopt_type type, size_t stride,
-                            size_t count, size_t pieces, int start);
+                            size_t count, size_t pieces, size_t unit_ranks, int start);
     memopt_status (*square_fn)(void *user, const float *d_values, size_t count, memopt_shard_square *d_squares);
     memopt_status (*round_fn)(void *user, uint16_t *d_to, const float *d_from, size_t count); /* to bf16 */
     memopt_status (*state_fn)(void *user, memopt_optim *optim, size_t tensor);                /* begin it */
@@ -3738,7 +3739,7 @@ typedef struct memopt_shard_desc { /* zero it, then set what you need */
     size_t                     unit_ranks;   /* so many ranks, one behind the other, compute a unit together: each
                                                 writes a summand of its gradients, F32, and these are added as a tree:
                                                 pairs, pairs of pairs. A power of two that divides the ranks of a set.
-                                                Not with a device. 0 = 1 */
+                                                0 = 1 */
     memopt_type                gradients;    /* as backward writes them and as they travel; added in fp32 */
     /* What is stepped, and how: kind, state, block, min_quantized, seed, threads, first_moment; weights and extra (with
        BF16 and SPLIT, or F32 and COPY, the network computes in bf16, and the rest is a rank's part). `gradients` is the
@@ -3760,7 +3761,7 @@ typedef struct memopt_shard_desc { /* zero it, then set what you need */
     int                        interleaved;  /* 1: each group counts its rounds itself, as where several stages of a
                                                 pipeline are on a rank: memopt_shard_next_unit() begins all rounds, and
                                                 ends them; memopt_shard_backward() comes before each backward. Stages 0
-                                                and 1, without a device; each rank has as many units */
+                                                and 1; each rank has as many units */
     int                        slow;         /* what lies on the slow tier: MEMOPT_SHARD_SLOW_..., or'ed; 0: nothing */
     /* The slow tier of this rank: made with the tiles of memopt_shard_tiles(), best with `aligned` and slow_transfers;
        outlives the shard. One that already holds tiles is continued. NULL: a plan, or nothing is slow */
@@ -37483,8 +37484,6 @@ static memopt_status memopt_i_shard_check_device(memopt_i_checks *c, memopt_shar
     memopt_i_must(c, device->zero_fn && device->copy_out_fn && device->copy_in_fn && device->wait_fn && device->join_fn,
                   "device", "lacks a function");
     memopt_i_must_be_at_most(c, "replica_count", x->sets, "beside a device, at most", 1);
-    memopt_i_must(c, !d->others, "others", "is set: beside a device all tensors are here");
-    memopt_i_must_be_at_most(c, "unit_ranks", d->unit_ranks, "beside a device, at most", 1);
     memopt_i_must_number(c, d->stage || x->ranks == 1, "stage", memopt_i_signed(d->stage),
                          "of several ranks, beside a device, must be", memopt_i_count(1));
     memopt_i_must(c, !memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS), "slow",
@@ -37519,7 +37518,7 @@ static memopt_status memopt_i_shard_check_interleaved(memopt_i_checks *c, const 
 
     if (memopt_i_must_be_flag(c, "interleaved", d->interleaved) || !d->interleaved) return c->status;
     memopt_i_must_be_at_most(c, "stage", (size_t)d->stage, "interleaved, at most", 1);
-    memopt_i_must(c, !d->device && !d->steps_inside, "interleaved", "is 1, beside a device or steps_inside");
+    memopt_i_must(c, !d->steps_inside, "interleaved", "is 1, beside steps_inside");
     return memopt_i_must_count(c, d->units % (x->ranks * x->sets) == 0, "units", d->units / d->unit_ranks,
                                "interleaved, a multiple of those at a time,", x->ranks * x->sets / d->unit_ranks);
 }
@@ -37622,7 +37621,6 @@ static memopt_status memopt_i_shard_lay_out(memopt_i_checks *c, memopt_shard *x)
         if (!x->groups[g].count++) x->groups[g].first = t;
         x->places[t] = end;
         memopt_i_must_be_flag(c, "absent", tensor->absent);
-        memopt_i_must(c, !tensor->absent || !x->desc.device, "absent", "is 1: beside a device all tensors are here");
         x->has_absent |= tensor->absent;
         if (tensor->absent) continue;
         overflow |= memopt_i_add(end, tensor->count, &end) || memopt_i_add(end, x->grain - 1, &end);
@@ -37773,9 +37771,11 @@ static size_t memopt_i_shard_chain_count(const memopt_shard *x) {
 
 static size_t memopt_i_round64(size_t bytes) { return memopt_i_ceil_div(bytes, 64) * 64; }
 
+static int memopt_i_shard_has_others(const memopt_shard *x) { return x->desc.others || x->has_absent; } /* or will */
+
 static size_t memopt_i_shard_chain_bytes(const memopt_shard *x) {
     const size_t pieces = MEMOPT_I_SHARD_SUM * x->group_count + x->piece_count;
-    const size_t others = x->desc.others || x->has_absent ? x->desc.tensor_count : 0; /* what one of them has */
+    const size_t others = memopt_i_shard_has_others(x) ? x->desc.tensor_count : 0; /* what one of them has */
     const size_t scratch = memopt_i_max(memopt_i_max(pieces, x->carry_count), others);
 
     return memopt_i_round64((memopt_i_shard_chain_count(x) + scratch) * sizeof(double));
@@ -37982,11 +37982,11 @@ static void memopt_i_shard_list_tiles(const memopt_shard *x, size_t *bytes) {
 }
 
 /* ---- bytes and traffic ---- */
-/* What a device adds; one rank alone has no calls, and no buckets there. */
+/* What a device adds; one rank alone, which has no others, has no calls, and no buckets there. */
 static void memopt_i_shard_measure_device(memopt_shard *x) {
     memopt_shard_bytes *b = &x->bytes;
 
-    if (x->ranks == 1) b->buckets = 0;
+    if (x->ranks == 1 && !memopt_i_shard_has_others(x)) b->buckets = 0;
     b->staging = memopt_i_shard_chain_bytes(x);
     if (x->steps_there) {
         b->staging += x->piece_count * sizeof(memopt_shard_square) + MEMOPT_I_SCALE_PIECE * sizeof(float);
@@ -38642,25 +38642,26 @@ static memopt_status memopt_i_shard_zero(memopt_shard *x, unsigned char *at, siz
 
 /* Where a place of the buckets is for calls. */
 static unsigned char *memopt_i_shard_wire(const memopt_shard *x, const void *p) {
-    return x->wire ? x->wire + ((const unsigned char *)p - x->buckets) : NULL; /* one rank on a device has none */
+    return x->wire ? x->wire + ((const unsigned char *)p - x->buckets) : NULL; /* one rank alone on a device has none */
 }
 
 /* A call over values in the host's buckets, by way of the device's. */
 static memopt_status memopt_i_shard_run_through(memopt_shard *x, memopt_comm *comm, const memopt_comm_call *call) {
+    const memopt_comm_stats of = memopt_comm_get_stats(comm);
     const int tells = call->kind == MEMOPT_COMM_BROADCAST;
-    const size_t out = call->kind == MEMOPT_COMM_ALL_TO_ALL ? x->ranks : 1;
+    const size_t out = call->kind == MEMOPT_COMM_ALL_TO_ALL ? of.rank_count : 1;
     memopt_comm_call own = *call;
     memopt_status s = MEMOPT_OK;
 
     own.send = memopt_i_shard_wire(x, call->send);
     own.receive = memopt_i_shard_wire(x, call->receive);
-    if (!tells || call->root == x->rank)
+    if (!tells || call->root == of.rank)
         s = memopt_i_shard_copy_in(x, memopt_i_shard_wire(x, call->send), call->send, call->bytes * out,
                                    MEMOPT_I_SHARD_MESSAGE);
     if (!s) s = memopt_i_shard_join(x);
     if (!s) s = memopt_i_shard_break(x, comm, memopt_comm_run(comm, &own));
     if (!s) s = memopt_i_shard_copy_wait(x, MEMOPT_I_SHARD_MESSAGE); /* what was sent may be written from here on */
-    if (!s) s = memopt_i_shard_copy_out(x, call->receive, own.receive, call->bytes * (tells ? 1 : x->ranks), 1,
+    if (!s) s = memopt_i_shard_copy_out(x, call->receive, own.receive, call->bytes * (tells ? 1 : of.rank_count), 1,
                                         MEMOPT_I_SHARD_MESSAGE);
     return s ? s : memopt_i_shard_copy_wait(x, MEMOPT_I_SHARD_MESSAGE);
 }
@@ -39210,7 +39211,7 @@ static memopt_status memopt_i_shard_fold_bucket(memopt_shard *x, memopt_i_shard_
     else if (x->steps_there)
         return memopt_i_shard_break_device(x, x->kernels.add_fn(x->device.user, (float *)(void *)f->sums, f->pieces,
                                                                 x->desc.gradients, f->stride, f->count, f->sources,
-                                                                f->start));
+                                                                x->desc.unit_ranks, f->start));
     else if (is_own)
         memopt_i_parallel_for(x->desc.optim.threads, memopt_i_ceil_div(f->count, MEMOPT_I_SHARD_FOLD),
                               memopt_i_shard_fold_chunk, f);

@@ -8176,8 +8176,32 @@ PRUNED memopt_status shard_scratch(void *user, const memopt_optim_desc *optim, s
     return shard_told(user, s);
 }
 
+enum { SHARD_TREE = 17 }; /* levels, of the 65536 ranks that there are at most */
+
+/* What waits in the tree for its neighbour: a summand, a pair, a pair of pairs ... A thread has an element. */
+PRUNED __global__ void __launch_bounds__(256)
+shard_tree_kernel(float *sums, const unsigned char *pieces, size_t stride, size_t count, size_t units,
+                  size_t unit_ranks, int start) {
+    const size_t at = (size_t)blockIdx.x * 256 + threadIdx.x;
+    float waits[SHARD_TREE], sum, one = 0;
+
+    if (at >= count) return;
+    sum = start ? 0 : sums[at];
+    for (size_t u = 0; u < units; ++u) {
+        for (size_t r = 0; r < unit_ranks; ++r, pieces += stride) {
+            int level = 0;
+
+            one = ((const float *)(const void *)pieces)[at];
+            for (; r >> level & 1; ++level) one = memopt_i_sum(waits[level], one);
+            waits[level] = one;
+        }
+        memopt_i_v1_add_weighted(&sum, &one, 1, 1, start && !u);
+    }
+    sums[at] = sum;
+}
+
 PRUNED memopt_status shard_add(void *user, float *d_sums, const void *d_pieces, memopt_type type, size_t stride,
-                               size_t count, size_t pieces, int start) {
+                               size_t count, size_t pieces, size_t unit_ranks, int start) {
     memopt_gradient sum, piece;
     memopt_gradients sums, from;
     memopt_micro_batch batch;
@@ -8200,6 +8224,10 @@ PRUNED memopt_status shard_add(void *user, float *d_sums, const void *d_pieces, 
     from.tensors = &piece;
     batch.tokens = 1;
     so_far.micro_batches = !start;
+    if (unit_ranks > 1)
+        return shard_told(user, CU_RUN(shard_tree_kernel<>, memopt_i_ceil_div(count, 256), 256, 0, shard_engine(user),
+                                       d_sums, (const unsigned char *)d_pieces, stride, count, pieces / unit_ranks,
+                                       unit_ranks, start));
     for (i = 0; i < pieces && !s; ++i) {
         piece.values = (unsigned char *)(uintptr_t)d_pieces + i * stride;
         s = memopt_cuda_gradients_accumulate(&sums, &from, &batch, &so_far, shard_engine(user));

@@ -117,12 +117,18 @@ static memopt_status shard_device_join(void *user) {
 }
 /* Its kernels: by the CPU's functions, each call of which can fail. */
 static memopt_status shard_device_scratch(void *user, const memopt_optim_desc *optim, size_t *bytes) { (void)user; *bytes = 256 + 64 * optim->tensor_count; return MEMOPT_OK; }
-static memopt_status shard_device_add(void *user, float *d_sums, const void *d_pieces, memopt_type type, size_t stride, size_t count, size_t pieces, int start) {
+/* A piece, or the tree of those of a unit: of its halves. */
+static float shard_device_summand(const unsigned char *from, memopt_type type, size_t stride, size_t unit_ranks) {
+    float x;
+    if (unit_ranks > 1) return memopt_i_sum(shard_device_summand(from, type, stride, unit_ranks / 2), shard_device_summand(from + unit_ranks / 2 * stride, type, stride, unit_ranks / 2));
+    if (type == MEMOPT_TYPE_F32) memcpy(&x, from, 4); else memopt_i_to_f32(MEMOPT_SIMD_SCALAR, &x, (const uint16_t *)(const void *)from, type, 1);
+    return x;
+}
+static memopt_status shard_device_add(void *user, float *d_sums, const void *d_pieces, memopt_type type, size_t stride, size_t count, size_t pieces, size_t unit_ranks, int start) {
     size_t i, p;
     if (shard_device_fails(user)) return MEMOPT_ERR_DEVICE;
-    for (p = 0; p < pieces; ++p) for (i = 0; i < count; ++i) {
-        const unsigned char *from = (const unsigned char *)d_pieces + p * stride + i * memopt_type_bytes(type); float x;
-        if (type == MEMOPT_TYPE_F32) memcpy(&x, from, 4); else memopt_i_to_f32(MEMOPT_SIMD_SCALAR, &x, (const uint16_t *)(const void *)from, type, 1);
+    for (p = 0; p < pieces; p += unit_ranks) for (i = 0; i < count; ++i) {
+        const float x = shard_device_summand((const unsigned char *)d_pieces + p * stride + i * memopt_type_bytes(type), type, stride, unit_ranks);
         memopt_i_v1_add_weighted(d_sums + i, &x, 1, 1, start && !p);
     }
     return MEMOPT_OK;
@@ -857,6 +863,45 @@ static void shard_device_kinds(void) {
         shard_free_whole(&whole);
     }
 }
+/* What several ranks make of one model, with a device: other tensors on others, a round for each group, a unit of several
+   ranks. The host steps, or the device: of one rank any kind. */
+static void shard_device_shares(void) {
+    static const memopt_state_format states[3] = { MEMOPT_STATE_F32, MEMOPT_STATE_BF16, MEMOPT_STATE_8BIT }; shard_case c = shard_usual(); shard_whole whole; int kind;
+    for (kind = 0; kind <= (int)MEMOPT_OPTIM_MUON; ++kind) {
+        c.kind = (memopt_optim_kind)kind; c.state = states[kind % 3]; c.form = (memopt_i_weights)(kind % 4); c.gradients = kind % 2 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+        c.ranks = 1; c.clips = 1; c.units = 4; c.device = 0; c.shares = 0;
+        shard_reference(&c, &whole);
+        for (c.shares = 2; c.shares <= 3; ++c.shares) for (c.ranks = 1; c.ranks <= 2; ++c.ranks) for (c.stage = c.ranks > 1; c.stage < 4; ++c.stage) {
+            c.device = 1 + kind % 2; c.slow = kind % 3 == 1 ? 3 : 0; shard_check(&c, &whole);
+            c.device += 2; c.slow = 0;
+            if (c.ranks == 1 || !memopt_i_kind_measures(c.kind)) shard_check(&c, &whole);
+        }
+        shard_free_whole(&whole);
+    }
+}
+static void shard_device_interleaved(void) {
+    shard_case c = shard_usual(); shard_whole whole; int type;
+    for (type = 0; type < 2; ++type) {
+        c.gradients = type ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; c.ranks = 1; c.units = 12; c.clips = 1; c.device = c.interleaved = 0;
+        shard_reference(&c, &whole);
+        c.interleaved = 1;
+        for (c.device = 1; c.device < 5; ++c.device) for (c.ranks = 1; c.ranks < 5; c.ranks *= 2) for (c.stage = c.ranks > 1; c.stage < 2; ++c.stage) for (c.lag = 0; c.lag < 13; c.lag = c.lag < 2 ? c.lag + 1 : c.lag + 10) {
+            c.bucket = c.lag % 2 ? 300000 : 2 * c.ranks * 256 * 4 * 50;
+            shard_check(&c, &whole);
+        }
+        shard_free_whole(&whole);
+    }
+}
+static void shard_device_together(void) { /* of one unit most ranks have none */
+    shard_case c = shard_usual(); shard_whole whole;
+    for (c.together = 2; c.together <= 4; c.together *= 2) for (c.units = 1; c.units < 5; c.units += 3) {
+        c.ranks = 1; c.clips = c.units > 1; c.device = c.inside = 0;
+        shard_reference(&c, &whole);
+        c.inside = !c.clips;
+        for (c.device = 1; c.device < 5; ++c.device) for (c.stage = 1; c.stage < 4; ++c.stage) for (c.ranks = c.together; c.ranks <= 8; c.ranks *= 2) shard_check(&c, &whole);
+        shard_free_whole(&whole);
+    }
+}
 /* Every call of the device fails once: all ranks get a status, and the host's weights are whole where it says so. */
 static void shard_device_fails_once(void) {
     shard_case c = shard_usual(); shard_whole whole, start; shard_world w; size_t i; uint64_t n; int mode, told[2] = { 0, 0 };
@@ -1349,7 +1394,7 @@ static void shard_plan_refuses(void) {
     SHARD_REFUSES((x.tensors = apart, x.tensor_count = 3), MEMOPT_ERR_ARGUMENT, "shard: group 1, has absent tensors alone: list them in another one's group");
     SHARD_REFUSES((x.stage = 1, x.interleaved = 2), MEMOPT_ERR_ARGUMENT, "shard: interleaved 2, must be 0 or 1");
     SHARD_REFUSES((x.stage = 2, x.interleaved = 1), MEMOPT_ERR_ARGUMENT, "shard: stage 2, interleaved, at most 1");
-    SHARD_REFUSES((x.stage = 1, x.interleaved = x.steps_inside = 1), MEMOPT_ERR_ARGUMENT, "shard: interleaved is 1, beside a device or steps_inside");
+    SHARD_REFUSES((x.stage = 1, x.interleaved = x.steps_inside = 1), MEMOPT_ERR_ARGUMENT, "shard: interleaved is 1, beside steps_inside");
     SHARD_REFUSES((x.stage = 1, x.interleaved = 1, x.units = 3, x.rank_count = 2), MEMOPT_ERR_ARGUMENT, "shard: units 3, interleaved, a multiple of those at a time, 2");
     SHARD_REFUSES((x.stage = 1, x.interleaved = 1, x.units = 3, x.rank_count = 8, x.unit_ranks = 4), MEMOPT_ERR_ARGUMENT, "shard: units 3, interleaved, a multiple of those at a time, 2");
     SHARD_REFUSES((x.stage = 1, x.interleaved = 1, x.units = 8, x.rank_count = 2, x.replica_count = 3), MEMOPT_ERR_ARGUMENT, "shard: units 8, interleaved, a multiple of those at a time, 6");
@@ -1387,8 +1432,6 @@ static void shard_plan_refuses(void) {
     SHARD_REFUSES(x.device = &device, MEMOPT_ERR_ARGUMENT, "shard: device lacks a function");
     device = shard_device_table(NULL);
     SHARD_REFUSES((x.device = &device, x.replica_count = 2), MEMOPT_ERR_ARGUMENT, "shard: replica_count 2, beside a device, at most 1");
-    SHARD_REFUSES((x.device = &device, x.stage = 1, x.interleaved = 1), MEMOPT_ERR_ARGUMENT, "shard: interleaved is 1, beside a device or steps_inside");
-    SHARD_REFUSES((x.device = &device, x.stage = 1, x.rank_count = 2, x.unit_ranks = 2), MEMOPT_ERR_ARGUMENT, "shard: unit_ranks 2, beside a device, at most 1");
     SHARD_REFUSES((x.device = &device, x.stage = 0, x.rank_count = 2), MEMOPT_ERR_ARGUMENT, "shard: stage 0, of several ranks, beside a device, must be 1");
     SHARD_REFUSES((x.device = &device, x.stage = 3, x.slow = 5), MEMOPT_ERR_ARGUMENT, "shard: slow has weights: those of a device do not come from a store");
     x = right; x.device = &device; REFUSES(x.error, (void)0, memopt_shard_open(&x, NULL, &out), MEMOPT_ERR_ARGUMENT, "shard: arena is NULL, and desc.device is set");
@@ -1957,7 +2000,7 @@ void test_shard(void) {
     RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_slow_tile_bytes); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_absent_alone); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_device_memory); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
 #if defined(MEMOPT_I_POOL)
     RUN(shard_same_for_any_ranks);
-    RUN(shard_shares); RUN(shard_together); RUN(shard_interleaved); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_steps); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_tape_jumps); RUN(shard_odd_one); RUN(shard_counts_others); RUN(shard_cancelled);
+    RUN(shard_shares); RUN(shard_together); RUN(shard_interleaved); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_steps); RUN(shard_device_kinds); RUN(shard_device_shares); RUN(shard_device_interleaved); RUN(shard_device_together); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_tape_jumps); RUN(shard_odd_one); RUN(shard_counts_others); RUN(shard_cancelled);
 #else
     RUN(shard_no_threads);
 #endif

@@ -704,11 +704,13 @@ grids() { # a model cut by layers, by width and by data: one hash for all grids 
 2 1 --pipeline 2
 2 0 --pipeline 2 --keep every:1
 4 1 --pipeline 4
-4 1 --pipeline 2
+4 1 --pipeline 2:1G
+4 0 --pipeline 4:1G
 8 0 --pipeline 8
 2 1 --pipeline 2 --chunks 4
 4 0 --pipeline 2 --chunks 3 --keep every:1
 8 1 --pipeline 4 --chunks 2
+2 0 --pipeline 2:1G --chunks 2
 4 1 --pipeline 2 --chunks 2 --replicas 2
 END
     ranks_family "$deep --dropout 0.1 --clip 0.5 --units 6" <<END
@@ -748,6 +750,20 @@ END
         grep -q 'of layers each, 8 units; by their work they wait' "$work/said" || fail "$(cat "$work/said")"
     done
     echo "$bubble" | awk '{ exit !($2 < $1) }' || fail "chunks wait as long: $bubble"
+    # as many bytes as the smallest cut takes are enough, and with more they wait less
+    wide="$deep --width 128 --vocab 8192 --layers 6 --ranks 4 --units 16 --steps 1 --dry-run"
+    bubble=
+    least=
+    for bytes in "" : :1G; do
+        # shellcheck disable=SC2086
+        gpt $wide --pipeline "4$(echo "$bytes" | sed "s/:\$/:$least/")" --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+        least=${least:-$(field predicted_peak_bytes)}
+        [ "$bytes" = :1G ] || [ "$(field predicted_peak_bytes)" = "$least" ] || fail "not the smallest cut: $(cat "$work/said")"
+        bubble="$bubble $(field pipeline_waiting)"
+    done
+    echo "$bubble" | awk '{ exit !($3 <= $2 && $2 <= $1 && $3 < 0.9 * $1) }' || fail "they wait as long with more bytes: $bubble"
+    # shellcheck disable=SC2086
+    refused 1 "too small: with these switches its largest rank takes" $wide --pipeline "4:$((least - 1))"
     sums=1
     ranks_family "$deep --optimizer lamb --skip-outliers 5 --steps 4" <<END
 1 1
@@ -793,6 +809,8 @@ END
     refused 2 "offload" --ranks 2 --pipeline 2 --offload states
     refused 2 "fuse-step" --ranks 2 --pipeline 2 --fuse-step
     refused 2 "--ranks" --pipeline 2
+    refused 2 "such as 4 or 4:24G" --ranks 2 --pipeline 2:much
+    refused 2 "such as 4 or 4:24G" --ranks 2 --pipeline :1G
 }
 grid_rows() { sed -n '/^pipeline chunks/,/^$/p' "$work/said" | sed '1d;$d'; } # of the table just told
 sent_most() { # of the run just made: by a rank, in a step, with what goes within a pass
@@ -803,6 +821,7 @@ sent_most() { # of the run just made: by a rank, in a step, with what goes withi
 grids_hold() { # common switches: each row of the table just told is what a run of it holds and sends, and all have the same bits
     first=
     while read -r p v t _ s bytes sent _; do
+        [ "$p" = 1 ] || p=$p:1000000000
         # shellcheck disable=SC2086
         gpt $1 --pipeline $p --chunks $v --tensor $t --stage $s --json "$work/run.json" >"$work/ran" 2>&1 || fail "--pipeline $p --chunks $v --tensor $t --stage $s: $(cat "$work/ran")"
         as_planned 4

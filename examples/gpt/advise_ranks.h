@@ -356,6 +356,7 @@ static int grid_options(const options *asked, const size_t *values, options *x) 
         *count_at(x, row) = values[i];
     }
     if (x->tensor > 1 && !x->parts) return 1;
+    if (x->pipeline > 1 && !x->pipeline_bytes) x->pipeline_bytes = asked->advise; /* what fits may as well be fast */
     x->advise = 0;
     x->grids = 0;
     x->speeds = NULL;
@@ -430,10 +431,11 @@ static void grid_tell_machine(const options *asked, const grid_machine *m) {
 }
 
 static void grid_text(const grid *g, char *text, size_t capacity) { /* its switches */
-    char chunks[40] = "";
+    char chunks[40] = "", bytes[40] = "";
 
+    if (g->o.pipeline_bytes) snprintf(bytes, sizeof bytes, ":%zu", g->o.pipeline_bytes);
     if (g->o.chunks > 1) snprintf(chunks, sizeof chunks, "--chunks %zu ", g->o.chunks);
-    snprintf(text, capacity, "--pipeline %zu %s--tensor %zu --stage %zu", g->o.pipeline, chunks, g->o.tensor,
+    snprintf(text, capacity, "--pipeline %zu%s %s--tensor %zu --stage %zu", g->o.pipeline, bytes, chunks, g->o.tensor,
              g->o.stage);
 }
 

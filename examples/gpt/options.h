@@ -48,6 +48,7 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
     size_t      rank;                                 /* of this process, with */
     const char *id_file;                              /* a file, or NULL: ranks are threads */
     size_t      pipeline, chunks;                     /* ranks that share a pass by layers; runs of layers of each */
+    size_t      pipeline_bytes;                       /* that one of them may take, to wait less; 0: as few as there are */
     size_t      tensor, parts;                        /* ranks that share a pass by width; parts of the model, 0 = whole */
     size_t      sequence;                             /* by length, then parts are of its rows; 0: whole */
     int         offload;                              /* OFFLOAD_..., or'ed */
@@ -121,7 +122,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "stage", "0|1|2|3", "cut: nothing, states, gradients too, weights too; default 3" },
     { NULL, "units", "U", "batches for each step, the same for any R: so are the bits; default R" },
     { NULL, "replicas", "C", "C sets of R / C ranks, each with the model cut among its own; default 1" },
-    { NULL, "pipeline", "P", "P ranks share each pass by layers, units following each other; default 1" },
+    { NULL, "pipeline", "P[:BYTES]", "P ranks share each pass by layers, and may each take BYTES to wait less; default 1" },
     { NULL, "chunks", "V", "runs of layers for each of the P ranks, which then wait less; default 1" },
     { NULL, "tensor", "T", "T ranks share each pass: heads, columns, vocabulary, rows; default 1" },
     { NULL, "sequence", "R", "R ranks share each pass: rows, and heads where these meet; default off" },
@@ -253,6 +254,13 @@ static int options_chunk(const char *text, size_t *rows) {
     *rows = (size_t)n;
     return 0;
 }
+/* "4:24G": takes what is behind the colon, and leaves the number. */
+static int options_stages(const char *text, char *number, size_t capacity, options *o) {
+    const char *const colon = strchr(text, ':');
+    snprintf(number, capacity, "%.*s", (int)strcspn(text, ":"), text);
+    o->pipeline_bytes = 0;
+    return colon && options_bytes(colon + 1, &o->pipeline_bytes);
+}
 static int options_keep(const char *text, options *o) {
     uint64_t n; int which;
     if (!options_choice(text, "conventional|arena", &which)) { o->keep = (keep_kind)which; return 0; }
@@ -308,9 +316,14 @@ static const count_row *count_find(int id, size_t *row) {
 static int options_take(options *o, int id, const char *v, char *message, size_t capacity) {
     const char *const choices = switch_rows[id].value, *want = NULL; int n = 0, bad = 0; uint64_t whole; size_t row;
     const count_row *const c = count_find(id, &row);
+    char number[32];
     if (c) {
-        bad = options_count(v, c->least, c->most, &whole);
+        if (id == ON_PIPELINE) bad = options_stages(v, number, sizeof number, o);
+        bad = bad || options_count(id == ON_PIPELINE ? number : v, c->least, c->most, &whole);
         if (!bad) *count_at(o, row) = (size_t)whole;
+        else if (id == ON_PIPELINE)
+            snprintf(message, capacity, "--pipeline %s: give a whole number from 1 to 1024, and after a colon bytes, "
+                     "such as 4 or 4:24G.", v);
         else snprintf(message, capacity, "--%s %s: give a whole number from %llu to %llu.", switch_rows[id].name, v,
                       (unsigned long long)c->least, (unsigned long long)c->most);
         return bad;

@@ -15,7 +15,11 @@ static void options_value(const options *o, int id, char *v, size_t n) {
     char number[32];
     if (o->processors) copy.ranks = 0; /* which follow */
     do snprintf(number, sizeof number, "%.*g", digits, x); while (strtod(number, NULL) != x && ++digits < 18);
-    if (count_find(id, &row)) { snprintf(v, n, "%zu", *count_at(&copy, row)); return; }
+    if (count_find(id, &row)) {
+        snprintf(v, n, "%zu", *count_at(&copy, row));
+        if (id == ON_PIPELINE && o->pipeline_bytes) snprintf(v + strlen(v), n - strlen(v), ":%zu", o->pipeline_bytes);
+        return;
+    }
     switch (id) {
     case ON_MODEL:     options_pick(v, n, model_names, (int)o->model); break;
     case ON_SCHEDULE:  options_pick(v, n, choices, (int)o->schedule); break;

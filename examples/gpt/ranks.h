@@ -940,6 +940,16 @@ static void ranks_plan_free(ranks_plan *p) {
 /* ---- what is told ---- */
 #include "ranks_report.h" /* ranks_tell(), ranks_json_write(), largest_rank() */
 
+/* For --pipeline P:BYTES, unless who plans looks at it himself. */
+static int stages_are_too_large(const ranks_plan *p, outcome *out) {
+    const size_t bytes = p->o->pipeline_bytes, largest = largest_rank(p, 0);
+
+    if (!bytes || p->tell_fn || largest <= bytes) return 0;
+    snprintf(out->message, sizeof out->message, "--pipeline %zu:%zu is too small: with these switches its largest rank "
+             "takes %.3f MB or more; give as much, or more ranks.", p->o->pipeline, bytes, (double)largest / 1e6);
+    return 1;
+}
+
 static int ranks_plan_and_run(const options *asked, ranks_plan *p, options *o, outcome *out) {
     options shown = *asked;
     int wrong;
@@ -954,7 +964,7 @@ static int ranks_plan_and_run(const options *asked, ranks_plan *p, options *o, o
     p->bytes = (memopt_shard_bytes *)calloc(o->ranks, sizeof *p->bytes);
     wrong = !p->reports || !p->bytes;
     if (wrong) snprintf(out->message, sizeof out->message, "No memory for the plan of the ranks.");
-    wrong = wrong || plan_ranks(p, out) || (!o->dry_run && ranks_run(p, out));
+    wrong = wrong || plan_ranks(p, out) || stages_are_too_large(p, out) || (!o->dry_run && ranks_run(p, out));
     p->steps = o->dry_run ? o->steps : (size_t)out->steps;
     out->ok = !wrong;
     return wrong;

@@ -106,6 +106,7 @@ static memopt_status rank_pipe_call(rank_layer *l, const memopt_tape_call *call)
 /* ---- the plan ---- */
 static pipeline_desc rank_describe_pipeline(rank *r) {
     const model *m = &r->e->m;
+    const size_t pushed_before = r->e->by_tag[TAG_DATA] + r->e->by_tag[TAG_WORKING];
     pipeline_desc d;
 
     memset(&d, 0, sizeof d);
@@ -119,6 +120,7 @@ static pipeline_desc rank_describe_pipeline(rank *r) {
     d.tape = describe_tape(r->e, &r->o);
     d.tape.arena = NULL;
     d.tape.budget = 0; /* by --keep overhead, which else is none */
+    d.limit = r->o.pipeline_bytes > pushed_before ? r->o.pipeline_bytes - pushed_before : 0;
     d.tied = m->shape.untied ? NULL : &m->shape;
     d.stride = pass_count(&r->o);
     d.evaluates = r->o.validate > 0;

@@ -11,8 +11,9 @@
                 there once: a tape for each of them, with held_apart. What the CPU reads are tables, which lie in memory
                 of their own. pipeline_plan() cuts the chain so that the largest stage is the smallest there is, by dry
                 runs: what a rank takes, with its weights, gradients and states, is known to the byte before anything
-                runs. Of several chunks a rank the cuts are then moved while the largest rank becomes smaller: these are
-                not proven to be the best.
+                runs. With `limit` the slowest stage is the fastest of the cuts that keep within it: ends are large and
+                quick, and stages that are equally large wait for each other. Of several chunks a rank the cuts are then
+                moved while that becomes better: these are not proven to be the best.
    Bits         Gradients of a stage are made in the order of micro-batches, on one rank. A segment's random numbers are
                 those of its place in the whole chain and of the micro-batch's number.
    Tied tokens  The last rank has a copy of them. The head's gradient of each micro-batch goes to the first rank before
@@ -461,6 +462,7 @@ typedef struct pipeline_desc { /* zero it, then set what you need; the same on a
     memopt_tape_desc  tape;            /* of each stage: rule, every, overhead, codec, seed, verify, host; no budget.
                                           For memory of a device not_host_visible, and alignment */
     uint64_t          stride;          /* from the number of a micro-batch to the next; 0 = 1 */
+    size_t            limit;           /* bytes of a rank; 0: the smallest cut. Where no cut keeps within it, that, too */
     const transformer *tied;           /* NULL: nothing is tied; else the shape whose head has the tokens as weights */
     int               evaluates;       /* 1: memory for pipeline_evaluate(), too */
     size_t            tied_slots;      /* at most MEMOPT_COMM_CALLS. 0 = as many as the last rank never waits for, where
@@ -687,13 +689,17 @@ static inline void pipeline_place(const transformer_chain *chain, size_t first, 
 /* ---- the plan ---- */
 typedef struct pipeline_known { /* of segments first .. first + count - 1 */
     size_t held, work, resident;
+    double cost; /* of a micro-batch, with what is made again */
     int    is_known;
 } pipeline_known;
 
 typedef struct pipeline_planner {
     const pipeline_desc *desc;
     pipeline_known  *known;     /* count + 1 of each first segment */
-    size_t          *best, *cut; /* of each stage and end: the largest stage so far, and where the last one begins */
+    double          *best;      /* of each stage and end: how bad the worst stage so far is, by bytes or by cost */
+    size_t          *cut;       /* and where the last one begins */
+    size_t           limit;     /* of a rank's bytes, and of its cost; 0: none. By cost where bytes alone have one */
+    double           slowest;
     size_t          *under_way, tied_slots;
     pipeline_action *actions;
     pipeline_stage  *stages;    /* tried */
@@ -706,7 +712,7 @@ static inline void pipeline_lay_out_planner(pipeline_planner *p, memopt_carver *
     const size_t stages = pipeline_stages(s);
 
     p->known = (pipeline_known *)memopt_carve(room, n * n, sizeof *p->known, 0);
-    p->best = (size_t *)memopt_carve(room, n * stages, sizeof *p->best, 0);
+    p->best = (double *)memopt_carve(room, n * stages, sizeof *p->best, 0);
     p->cut = (size_t *)memopt_carve(room, n * stages, sizeof *p->cut, 0);
     p->under_way = (size_t *)memopt_carve(room, stages, sizeof *p->under_way, 0);
     p->actions = (pipeline_action *)memopt_carve(room, s->ranks * pipeline_count(s), sizeof *p->actions, 0);
@@ -765,6 +771,7 @@ static inline memopt_status pipeline_measure(const pipeline_planner *p, size_t f
         if (!other->is_known || memcmp(&d->segments[i], &d->segments[first], count * sizeof *d->segments)) continue;
         known->held = other->held;
         known->work = other->work;
+        known->cost = other->cost;
         known->is_known = 1;
         return MEMOPT_OK;
     }
@@ -774,6 +781,7 @@ static inline memopt_status pipeline_measure(const pipeline_planner *p, size_t f
     memopt_tape_destroy(tape);
     known->held = pipeline_up(d, stats.held);
     known->work = pipeline_up(d, stats.peak - stats.held);
+    known->cost = stats.cost;
     if (d->evaluates) known->work = pipeline_most(known->work, pipeline_up(d, stats.evaluate_peak));
     known->is_known = 1;
     return MEMOPT_OK;
@@ -792,7 +800,22 @@ static inline memopt_status pipeline_try_stage(const pipeline_planner *p, size_t
     return status;
 }
 
-/* The cuts whose largest stage, taken for a rank by itself, is the smallest. */
+#define PIPELINE_NEVER 1e300 /* worse than any stage */
+
+static inline double pipeline_cost(const pipeline_planner *p, const pipeline_stage *s) {
+    return p->known[s->first * (p->desc->count + 1) + s->count].cost;
+}
+
+/* How bad a stage is, taken for a rank by itself. */
+static inline double pipeline_badness(const pipeline_planner *p, const pipeline_stage *own) {
+    const size_t bytes = pipeline_count_bytes(p->desc, &own, 1).total;
+    const double cost = pipeline_cost(p, own);
+
+    if ((p->limit && bytes > p->limit) || (p->slowest > 0 && cost > p->slowest)) return PIPELINE_NEVER;
+    return p->limit && !(p->slowest > 0) ? cost : (double)bytes;
+}
+
+/* The cuts whose worst stage is the best there is. */
 static inline memopt_status pipeline_cut(const pipeline_planner *p) {
     const pipeline_desc *d = p->desc;
     const size_t n = d->count + 1, stages = pipeline_stages(&d->shape);
@@ -801,25 +824,24 @@ static inline memopt_status pipeline_cut(const pipeline_planner *p) {
 
     for (s = 0; s < stages; ++s)
         for (end = s + 1; end < n; ++end) {
-            size_t *best = &p->best[s * n + end];
+            double *best = &p->best[s * n + end];
 
-            *best = SIZE_MAX;
+            *best = PIPELINE_NEVER;
             if ((s + 1 == stages) != (end == d->count) || (end < d->count && !pipeline_may_begin(d, end))) continue;
             for (first = s; first < (s ? end : 1) && !status; ++first) {
-                const pipeline_stage *own = &p->stages[s];
-                const size_t before = s ? p->best[(s - 1) * n + first] : 0;
-                size_t larger;
+                const double before = s ? p->best[(s - 1) * n + first] : 0;
+                double worst;
 
                 if (before >= *best) continue;
                 status = pipeline_try_stage(p, s, first, end - first);
-                larger = pipeline_most(before, pipeline_count_bytes(d, &own, 1).total);
-                if (larger >= *best) continue;
-                *best = larger;
+                worst = pipeline_later(before, pipeline_badness(p, &p->stages[s]));
+                if (worst >= *best) continue;
+                *best = worst;
                 p->cut[s * n + end] = first;
             }
             if (status) return status;
         }
-    if (p->best[(stages - 1) * n + d->count] == SIZE_MAX)
+    if (p->best[(stages - 1) * n + d->count] >= PIPELINE_NEVER)
         return pipeline_refuse(d->error, MEMOPT_ERR_ARGUMENT, "segments",
                                "cannot be cut into so many stages, between values that have gradients");
     for (s = stages, end = d->count; s--; end = first) {
@@ -845,6 +867,29 @@ static inline size_t pipeline_largest(const pipeline_planner *p) {
     return most;
 }
 
+static inline double pipeline_slowest(const pipeline_planner *p) {
+    const pipeline_shape *shape = &p->desc->shape;
+    double most = 0;
+    size_t rank, k;
+
+    for (rank = 0; rank < shape->ranks; ++rank) {
+        double cost = 0;
+
+        for (k = 0; k < pipeline_chunks(shape); ++k) cost += pipeline_cost(p, &p->stages[k * shape->ranks + rank]);
+        most = pipeline_later(most, cost);
+    }
+    return most;
+}
+
+/* How bad the worst rank is. */
+static inline double pipeline_worst(const pipeline_planner *p) {
+    const size_t largest = pipeline_largest(p);
+    const double slowest = pipeline_slowest(p);
+
+    if ((p->limit && largest > p->limit) || (p->slowest > 0 && slowest > p->slowest)) return PIPELINE_NEVER;
+    return p->limit && !(p->slowest > 0) ? slowest : (double)largest;
+}
+
 /* Stages a .. b - 1 by one segment to the left (or right): so stage a - 1 gives one to stage b (or takes one). */
 static inline memopt_status pipeline_shift(const pipeline_planner *p, size_t a, size_t b, int left) {
     memopt_status status = MEMOPT_OK;
@@ -861,11 +906,12 @@ static inline memopt_status pipeline_shift(const pipeline_planner *p, size_t a, 
     return status;
 }
 
-/* Of several chunks a rank: move cuts while the largest rank becomes smaller. `kept` has room for all stages. */
+/* Of several chunks a rank: move cuts while the worst rank becomes better. `kept` has room for all stages. */
 static inline memopt_status pipeline_improve(const pipeline_planner *p, pipeline_stage *kept) {
     const size_t stages = pipeline_stages(&p->desc->shape);
     const size_t bytes = stages * sizeof *kept;
-    size_t best = pipeline_largest(p), a, b, improved = 1;
+    double best = pipeline_worst(p);
+    size_t a, b, improved = 1;
     int left;
 
     memcpy(kept, p->stages, bytes);
@@ -874,11 +920,11 @@ static inline memopt_status pipeline_improve(const pipeline_planner *p, pipeline
             for (b = a; b < stages; ++b)
                 for (left = 0; left < 2; ++left) {
                     const memopt_status status = pipeline_shift(p, a, b, left);
-                    const size_t largest = status ? SIZE_MAX : pipeline_largest(p);
+                    const double worst = status ? PIPELINE_NEVER : pipeline_worst(p);
 
                     if (status && status != MEMOPT_ERR_BUFFER) return status;
-                    if (largest < best) {
-                        best = largest;
+                    if (worst < best) {
+                        best = worst;
                         improved = 1;
                         memcpy(kept, p->stages, bytes);
                     } else memcpy(p->stages, kept, bytes);
@@ -940,6 +986,21 @@ static inline memopt_status pipeline_plan_under_way(pipeline_planner *p) {
     return status ? status : pipeline_simulate(&schedule, d->tape.host, &course, d->error);
 }
 
+/* The smallest; and if that keeps within a limit, the fastest that does, and of these the smallest. `kept` as above. */
+static inline memopt_status pipeline_choose(pipeline_planner *p, pipeline_stage *kept) {
+    const size_t limit = p->desc->limit;
+    const int improves = pipeline_chunks(&p->desc->shape) > 1;
+    memopt_status status = pipeline_cut(p);
+
+    if (!status && improves) status = pipeline_improve(p, kept);
+    if (status || !limit || pipeline_largest(p) > limit) return status;
+    p->limit = limit;
+    status = improves ? pipeline_improve(p, kept) : pipeline_cut(p);
+    if (status) return status;
+    p->slowest = pipeline_slowest(p);
+    return improves ? pipeline_improve(p, kept) : pipeline_cut(p);
+}
+
 /**
  * Cut the chain, and tell what every rank takes.
  *
@@ -965,11 +1026,7 @@ static inline memopt_status pipeline_plan(const pipeline_desc *desc, pipeline_st
     memset(room.base, 0, size);
     pipeline_lay_out_planner(&p, &room);
     status = pipeline_plan_under_way(&p);
-    if (!status) status = pipeline_cut(&p);
-    if (!status && pipeline_chunks(&desc->shape) > 1) {
-        status = pipeline_improve(&p, stages);
-        memcpy(p.stages, stages, pipeline_stages(&desc->shape) * sizeof *stages);
-    }
+    if (!status) status = pipeline_choose(&p, stages);
     for (rank = 0; bytes && rank < desc->shape.ranks && !status; ++rank) bytes[rank] = pipeline_rank_bytes(&p, rank);
     if (!status) memcpy(stages, p.stages, pipeline_stages(&desc->shape) * sizeof *stages);
     pipeline_free(desc->tape.host, room.base, size);

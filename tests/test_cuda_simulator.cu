@@ -752,14 +752,70 @@ static void cusim_copies(void) {
     CHECK(!cudaFree(managed) && simulator_live(LIVE_MANAGED_BYTES) == 0 && simulator_live(LIVE_DEVICE_BYTES) == 400);
     (void)cudaGetLastError();
 }
+static int cusim_a_kernel_waits(void) { return 1; }
 static void cusim_memory_beside_waiting_kernels(void) { /* of other devices, as NCCL's */
     float *d = NULL, *pinned = NULL;
-    simulator_kernel_waits(1);
+    simulator_ranks(cusim_a_kernel_waits, NULL);
     CUSIM_FINDS(0, "memory is asked for, while a kernel waits", CHECK(!cudaMalloc(&d, 12)));
     CUSIM_FINDS(0, "memory is asked for, while a kernel waits", CHECK(!cudaMallocHost(&pinned, 12)));
     CUSIM_FINDS(0, "memory is given back, while a kernel waits", CHECK(!cudaFree(d)));
-    simulator_kernel_waits(0);
+    simulator_ranks(NULL, NULL);
     CHECK(!cudaFreeHost(pinned));
+}
+/* What waits for other ranks: its stream stands there, others go on, and a host that waits hands on until it is ready. */
+static int cusim_ready, cusim_turns, cusim_came;
+static int cusim_is_ready(void *) { return cusim_ready; }
+static int cusim_hand_on(void) { cusim_ready = ++cusim_turns == 3; return 0; }
+static void cusim_come(void *) { ++cusim_came; }
+static void cusim_waits_for_ranks(int mode) {
+    int *const d = (int *)test_device(64), *pinned, host = 0;
+    cudaStream_t s, other, behind;
+    cudaEvent_t e;
+    void *more = NULL;
+    test_cuda_must(cudaHostAlloc(&pinned, 64, 0), ""); test_cuda_must(cudaEventCreate(&e), "");
+    test_cuda_must(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "");
+    test_cuda_must(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "");
+    test_cuda_must(cudaStreamCreateWithFlags(&behind, cudaStreamNonBlocking), "");
+    CHECK(!cudaMalloc(&more, 4) && !cudaDeviceSynchronize());
+    simulator_streams(mode, 1);
+    simulator_ranks(NULL, cusim_hand_on);
+    for (int way = 0; way < 6; ++way) {
+        const int before = cusim_came;
+        cusim_ready = cusim_turns = 0;
+        *pinned = 1;
+        CHECK(!cudaMemsetAsync(d, 0, 8, s) && !simulator_awaiting_function(s, cusim_is_ready, cusim_come, cusim_come, d));
+        CHECK(!cudaMemcpyAsync(pinned, d, 4, cudaMemcpyDeviceToHost, s) && !cudaEventRecord(e, s));
+        CHECK(!cudaStreamWaitEvent(behind, e, 0) && !cudaMemsetAsync(d + 1, 1, 4, behind));
+        CHECK(!cudaMemsetAsync(d + 2, way, 1, other));
+        for (int i = 0; i < 9; ++i) CHECK(cudaEventQuery(e) == cudaErrorNotReady && cudaStreamQuery(s) == cudaErrorNotReady && cudaStreamQuery(behind) == cudaErrorNotReady);
+        (void)cudaGetLastError();
+        CHECK(!cudaStreamSynchronize(other) && !cusim_turns && *pinned == 1 && cusim_came == before);
+        if (way == 0) CHECK(!cudaStreamSynchronize(s));
+        if (way == 1) CHECK(!cudaEventSynchronize(e));
+        if (way == 2) CHECK(!cudaDeviceSynchronize());
+        if (way == 3) CHECK(!cudaMemcpyAsync(&host, d + 1, 4, cudaMemcpyDeviceToHost, behind) && host == 0x01010101);
+        if (way == 4) CHECK(!cudaFree(more));
+        if (way == 5) { /* who asks gets there, once it is ready */
+            cusim_ready = 1;
+            while (cudaStreamQuery(behind)) {}
+            (void)cudaGetLastError();
+            CHECK(!cudaEventQuery(e));
+            cusim_turns = 3;
+        }
+        CHECK(cusim_turns == 3 && *pinned == 0 && cusim_came == before + 2);
+        CHECK(!cudaDeviceSynchronize());
+    }
+    CHECK(!cudaStreamDestroy(s) && !cudaStreamDestroy(other) && !cudaStreamDestroy(behind) && !cudaEventDestroy(e) && !cudaFreeHost(pinned));
+}
+static void cusim_ranks(void) {
+    cudaStream_t s;
+    for (int mode = MODE_EAGER; mode <= MODE_RANDOM; ++mode) { cusim_waits_for_ranks(mode); simulator_streams(MODE_EAGER, 0); }
+    test_cuda_must(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "");
+    simulator_ranks(NULL, NULL);
+    cusim_ready = 0;
+    CHECK(!simulator_awaiting_function(s, cusim_is_ready, cusim_come, NULL, NULL));
+    CUSIM_FINDS(0, "the host waits for other ranks for ever", CHECK(!cudaStreamSynchronize(s)); cusim_ready = 1);
+    CHECK(!cudaStreamSynchronize(s) && !cudaStreamDestroy(s));
 }
 static void cusim_leaks(void) {
     float *d;
@@ -1042,7 +1098,7 @@ static void test_cuda_simulator(void) {
     RUN(cusim_synchronisation_faults); RUN(cusim_memory_faults); RUN(cusim_launch_faults); RUN(cusim_seeded_errors);
     RUN(cusim_sanitized); RUN(cusim_schedules_differ);
     RUN(cusim_streams); RUN(cusim_lazy); RUN(cusim_capture); RUN(cusim_devices);
-    RUN(cusim_copies); RUN(cusim_memory_beside_waiting_kernels); RUN(cusim_leaks); RUN(cusim_huge); RUN(cusim_virtual_memory);
+    RUN(cusim_copies); RUN(cusim_memory_beside_waiting_kernels); RUN(cusim_ranks); RUN(cusim_leaks); RUN(cusim_huge); RUN(cusim_virtual_memory);
     RUN(cusim_bench);
 }
 #endif

@@ -1,8 +1,15 @@
 /* nccl.cpp - NCCL on the simulator: ranks are threads that take turns, see include/nccl.h, each with streams of its own,
-   on one device or several, or, with SIMULATOR_PROCESSES=1 in the environment, processes of one machine; with SIMULATOR_APART=1 in the environment each must have a device of its own, as NCCL wants
-   it. A call begins when its last rank has come to it; until then ncclCommGetAsyncError() says ncclInProgress. It is then
-   in every rank's stream, behind an event of each of them, and what a rank is sent arrives as late as the simulator's
-   streams like. A rank that aborts, or a call that CUDA refuses, is a remote error to all. */
+   on one device or several; or, with SIMULATOR_PROCESSES=1 in the environment, processes of one machine. With
+   SIMULATOR_APART=1 there each must have a device of its own, as NCCL wants it.
+
+   Calls    The first of a communicator is in progress until all ranks have come to theirs, as they connect. Any other is in
+            the rank's stream at once, and the host goes on. Its stream stands there until the streams of all ranks have
+            come to their call of the same number; those of a rank's other communicators go on beside it.
+   Memory   All ranks of a communicator share a page of what each has done, and a box for each: in anonymous memory, or in a
+            file of /dev/shm. In a stream a call is two operations. One puts what the rank sends into its box, once all
+            have taken what the box had before. The other takes what is for the rank, once all boxes are full.
+   Failure  A rank that aborts, a call that CUDA refuses, or a process that is gone is a remote error to all ranks of the
+            communicator. Its calls end then, and move nothing. A process has a lock on a byte of the file as long as it lives. */
 #include "simulator.h"
 #include "nccl.h"
 #include <fcntl.h>
@@ -13,7 +20,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <algorithm>
 #include <atomic>
+#include <string>
 #include <vector>
 
 /* ---- threads that take turns ---- */
@@ -93,8 +102,9 @@ int simulator_thread_detach(pthread_t thread) {
     return pthread_detach(thread);
 }
 
-/* ---- NCCL ---- */
-enum { RANKS = 8, PIECES = 2 * RANKS };
+/* ---- communicators ---- */
+enum { RANKS = 16, PIECES = 2 * RANKS, SPLITS = 64 };
+enum : size_t { BOX = (size_t)256 << 20, BOXES_AT = (size_t)1 << 20 }; /* pages that nobody writes are none */
 enum { PIECES_OF, ALL_GATHER, BROADCAST, ALL_TO_ALL };
 struct piece { bool is_send; int peer; const void *from; void *to; size_t bytes; };
 struct call {
@@ -103,101 +113,118 @@ struct call {
     piece pieces[PIECES];
     cudaStream_t stream;
 };
-struct shared_world;
-struct world {
-    shared_world *shared; /* of processes; NULL: ranks are threads */
-    int shared_file;
-    int id, count, joined, arrived, lives;
-    bool is_connected, is_lost;
-    int devices[RANKS];
-    call calls[RANKS];
-    bool waits[RANKS];
-    cudaEvent_t came[RANKS], went[RANKS];
+struct shared_piece { int peer; size_t at, bytes; };
+struct shared_rank {
+    std::atomic<uint64_t> made, filled, emptied; /* calls: of the host; in its box; taken out of all boxes */
+    std::atomic<int> joined, finalized, splits;
+    int device, kind, root, piece_count;
+    size_t bytes;
+    shared_piece pieces[PIECES];
+    struct { int color, key; } split[SPLITS];
 };
-struct ncclComm { world *w; int rank; };
-struct delivery { call calls[RANKS]; int count, to; };
+struct shared_world { std::atomic<int> lost; shared_rank ranks[RANKS]; };
+static_assert(sizeof(shared_world) <= BOXES_AT, "the boxes begin behind it");
+struct world { /* what a process has of a communicator: one for all its ranks */
+    std::string name; /* of processes: the file's */
+    shared_world *shared;
+    int file;         /* -1: ranks are threads */
+    int count, users; /* users: communicators, and calls in streams */
+    bool is_own[RANKS];
+};
+struct ncclComm {
+    world *w; int rank;
+    ncclComm_t *child; /* NULL, or where ncclCommSplit() puts made */
+    ncclComm_t made;
+};
+struct crossing { world *w; int rank, operations; uint64_t number; call c; };
 
 static std::vector<world *> worlds;
+static std::vector<std::string> files; /* that are there until all have joined, or this program ends */
 static int ids, depth;
 static call grouped;
 static ncclComm_t group_comm;
 
-/* What rank d->to receives, from memory of all of them. */
-static void deliver(void *argument) {
-    const delivery *const d = (const delivery *)argument;
-    const call &own = d->calls[d->to];
-    simulator_reach_all(1);
-    for (int from = 0; from < d->count; ++from) {
-        const call &c = d->calls[from];
-        unsigned char *const to = (unsigned char *)own.receive;
-        if (c.kind == ALL_GATHER) memmove(to + (size_t)from * c.bytes, c.send, c.bytes);
-        else if (c.kind == ALL_TO_ALL) memmove(to + (size_t)from * c.bytes, (const unsigned char *)c.send + (size_t)d->to * c.bytes, c.bytes);
-        else if (c.kind == BROADCAST && from == c.root) memmove(to, c.send, c.bytes);
-        else if (c.kind == PIECES_OF)
-            for (int i = 0; i < c.piece_count; ++i)
-                for (int k = 0; c.pieces[i].is_send && c.pieces[i].peer == d->to && k < own.piece_count; ++k)
-                    if (!own.pieces[k].is_send && own.pieces[k].peer == from) memmove(own.pieces[k].to, c.pieces[i].from, c.pieces[i].bytes);
-    }
-    simulator_reach_all(0);
+static bool are_processes(void) { return getenv("SIMULATOR_PROCESSES") != NULL; }
+static void file_remove(const std::string &name) {
+    const std::vector<std::string>::iterator i = std::find(files.begin(), files.end(), name);
+    if (i == files.end()) return;
+    (void)unlink(name.c_str());
+    files.erase(i);
 }
-static void delivered(void *argument) { delete (delivery *)argument; }
-static bool start(world *w) {
-    bool wrong = false;
-    for (int r = 0; r < w->count; ++r) wrong |= cudaEventRecord(w->came[r], w->calls[r].stream) != cudaSuccess;
-    for (int r = 0; r < w->count; ++r) {
-        for (int q = 0; q < w->count && q != r; ++q) wrong |= cudaStreamWaitEvent(w->calls[r].stream, w->came[q], 0) != cudaSuccess;
-        for (int q = r + 1; q < w->count; ++q) wrong |= cudaStreamWaitEvent(w->calls[r].stream, w->came[q], 0) != cudaSuccess;
-        if (wrong) return false;
-        delivery *d = new delivery;
-        memcpy(d->calls, w->calls, sizeof d->calls);
-        d->count = w->count;
-        d->to = r;
-        if (cudaSetDevice(w->devices[r]) || simulator_host_function(w->calls[r].stream, deliver, delivered, d)) { delete d; return false; }
-        if (cudaEventRecord(w->went[r], w->calls[r].stream) != cudaSuccess) return false;
-    }
-    for (int r = 0; r < w->count; ++r) /* what is sent is read until then */
-        for (int q = 0; q < w->count; ++q) wrong |= q != r && cudaStreamWaitEvent(w->calls[r].stream, w->went[q], 0) != cudaSuccess;
-    return !wrong;
+static void files_remove(void) { while (!files.empty()) file_remove(std::string(files.back())); }
+static void file_expect(const std::string &name) {
+    if (std::find(files.begin(), files.end(), name) != files.end()) return;
+    if (files.empty()) (void)atexit(files_remove);
+    files.push_back(name);
 }
-/* ---- processes: a file in memory that all of them map ----
-   A call begins when all have come to it, as above. It is one operation of each rank's stream: what the rank sends goes into
-   its box, once all have emptied it of the call before; and what is for the rank comes out of the others' boxes, once that is
-   in them. So a rank waits within an operation for ranks that have come, and for no other. Each rank locks a byte of the file:
-   a byte that is free is that of a process which is gone. */
-enum : size_t { BOX = (size_t)256 << 20, BOXES_AT = (size_t)1 << 20 }; /* pages that nobody writes are none */
-struct shared_piece { int peer; size_t at, bytes; };
-struct shared_rank {
-    std::atomic<uint64_t> arrived, filled, emptied; /* calls */
-    std::atomic<int> joined, ended;
-    int device, kind, root, piece_count;
-    size_t bytes;
-    shared_piece pieces[PIECES];
-};
-struct shared_world { std::atomic<int> lost; shared_rank ranks[RANKS]; };
-struct crossing { world *w; int rank; uint64_t number; call c; };
-
 static unsigned char *box_of(const world *w, int rank) { return (unsigned char *)w->shared + BOXES_AT + (size_t)rank * BOX; }
-static bool is_there(const world *w, int rank) {
+static struct flock lock_of(int rank) {
     struct flock lock = {};
     lock.l_type = F_WRLCK;
     lock.l_start = rank;
     lock.l_len = 1;
-    return fcntl(w->shared_file, F_GETLK, &lock) || lock.l_type != F_UNLCK;
+    return lock;
 }
-static bool shared_is_lost(const world *w, int own) {
-    for (int r = 0; r < w->count; ++r)
-        if (r != own && w->shared->ranks[r].joined && !w->shared->ranks[r].ended && !is_there(w, r)) w->shared->lost = 1;
+static bool is_there(const world *w, int rank) {
+    struct flock lock = lock_of(rank);
+    return w->is_own[rank] || fcntl(w->file, F_GETLK, &lock) || lock.l_type != F_UNLCK;
+}
+static bool is_lost(const world *w) {
+    for (int r = 0; w->file >= 0 && !w->shared->lost && r < w->count; ++r) {
+        const shared_rank *const s = &w->shared->ranks[r];
+        if (s->joined && !s->finalized && !is_there(w, r)) w->shared->lost = 1;
+    }
     return w->shared->lost != 0;
 }
-/* false: somebody is gone */
-static bool await_all(const world *w, int own, std::atomic<uint64_t> shared_rank::*what, uint64_t number) {
-    for (int r = 0, polls = 0; r < w->count;) {
-        if (w->shared->ranks[r].*what >= number) { ++r; continue; }
-        if (++polls % 64 == 0 && shared_is_lost(w, own)) return false;
-        usleep(20);
-    }
+template <class T> static bool all_have(const world *w, std::atomic<T> shared_rank::*what, T number) {
+    for (int r = 0; r < w->count; ++r) if (w->shared->ranks[r].*what < number) return false;
     return true;
 }
+/* A kernel of a rank of this process waits for a call that another rank has not made. */
+static int kernel_waits(void) {
+    for (const world *w : worlds)
+        for (int r = 0; r < w->count && !w->shared->lost; ++r)
+            if (w->is_own[r] && !all_have<uint64_t>(w, &shared_rank::made, w->shared->ranks[r].made)) return 1;
+    return 0;
+}
+static world *world_of(const std::string &name, int count, int create) { /* create: O_CREAT, or 0 where the file is there */
+    const size_t bytes = BOXES_AT + (size_t)count * BOX;
+    for (world *w : worlds) if (w->name == name) return w;
+    world *const w = new world();
+    w->name = name;
+    w->count = count;
+    w->file = are_processes() ? open(name.c_str(), O_RDWR | create, 0600) : -1;
+    const bool wrong = are_processes() && (w->file < 0 || ftruncate(w->file, (off_t)bytes));
+    void *const at = wrong ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, are_processes() ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, w->file, 0);
+    if (at == MAP_FAILED) { delete w; return NULL; }
+    w->shared = (shared_world *)at;
+    worlds.push_back(w);
+    if (are_processes() && create) file_expect(name);
+    return w;
+}
+static void world_leave(world *w) {
+    if (--w->users || (!w->shared->lost && !all_have(w, &shared_rank::joined, 1))) return;
+    (void)munmap(w->shared, BOXES_AT + (size_t)w->count * BOX);
+    if (w->file >= 0) (void)close(w->file);
+    worlds.erase(std::find(worlds.begin(), worlds.end(), w));
+    delete w;
+}
+static ncclComm_t join(const std::string &name, int count, int rank, int create) {
+    world *const w = world_of(name, count, create);
+    struct flock lock = lock_of(rank);
+    if (!w) return NULL;
+    shared_rank *const own = &w->shared->ranks[rank];
+    w->is_own[rank] = true;
+    ++w->users;
+    if ((w->file >= 0 && fcntl(w->file, F_SETLK, &lock)) || cudaGetDevice(&own->device)) w->shared->lost = 1;
+    if (own->joined.exchange(1)) w->shared->lost = 1;
+    for (int r = 0; getenv("SIMULATOR_APART") && r < count; ++r)
+        if (r != rank && w->shared->ranks[r].joined && w->shared->ranks[r].device == own->device) w->shared->lost = 1;
+    simulator_ranks(kernel_waits, simulator_yield);
+    return new ncclComm{ w, rank, NULL, NULL };
+}
+
+/* ---- calls ---- */
 static void fill_box(const crossing *x) {
     shared_rank *own = &x->w->shared->ranks[x->rank];
     unsigned char *box = box_of(x->w, x->rank);
@@ -234,101 +261,67 @@ static void empty_boxes(const crossing *x) {
                     if (!x->c.pieces[k].is_send && x->c.pieces[k].peer == from) memcpy(x->c.pieces[k].to, box + s->pieces[i].at, s->pieces[i].bytes);
     }
 }
-static void cross(void *argument) {
-    const crossing *x = (const crossing *)argument;
-    shared_rank *own = &x->w->shared->ranks[x->rank];
-    if (!await_all(x->w, x->rank, &shared_rank::emptied, x->number - 1)) return;
-    fill_box(x);
-    own->filled = x->number;
-    if (!await_all(x->w, x->rank, &shared_rank::filled, x->number)) return;
-    empty_boxes(x);
-    own->emptied = x->number;
+static int is_through(const crossing *x, std::atomic<uint64_t> shared_rank::*what, uint64_t number) {
+    if (all_have(x->w, what, number) || is_lost(x->w)) return 1;
+    if (x->w->file >= 0) usleep(20);
+    return 0;
 }
-static void crossed(void *argument) { delete (crossing *)argument; }
-static ncclResult_t shared_arrive(ncclComm_t comm, const call &c) {
-    world *w = comm->w;
-    w->calls[comm->rank] = c;
-    w->waits[comm->rank] = true;
-    ++w->shared->ranks[comm->rank].arrived;
-    simulator_kernel_waits(1);
+static int may_fill(void *x) { return is_through((crossing *)x, &shared_rank::emptied, ((crossing *)x)->number - 1); }
+static int may_empty(void *x) { return is_through((crossing *)x, &shared_rank::filled, ((crossing *)x)->number); }
+static void fill(void *argument) {
+    const crossing *x = (const crossing *)argument;
+    if (x->w->shared->lost) return;
+    fill_box(x);
+    x->w->shared->ranks[x->rank].filled = x->number;
+}
+static void empty(void *argument) {
+    const crossing *x = (const crossing *)argument;
+    if (x->w->shared->lost) return;
+    empty_boxes(x);
+    x->w->shared->ranks[x->rank].emptied = x->number;
+}
+static void crossed(void *argument) {
+    crossing *x = (crossing *)argument;
+    if (--x->operations) return;
+    world_leave(x->w);
+    delete x;
+}
+static bool give(crossing *x, int (*is_ready)(void *), void (*fn)(void *)) {
+    ++x->operations;
+    if (!simulator_awaiting_function(x->c.stream, is_ready, fn, crossed, x)) return true;
+    --x->operations;
+    return false;
+}
+/* What a call that was begun before has come to. */
+static ncclResult_t progress(ncclComm_t comm) {
+    const world *w = comm->w;
+    const shared_rank *own = &w->shared->ranks[comm->rank];
+    if (is_lost(w)) return ncclRemoteError;
+    if (all_have(w, &shared_rank::joined, 1)) file_remove(w->name);
+    const bool goes_on = all_have(w, &shared_rank::joined, 1) && all_have<uint64_t>(w, &shared_rank::made, own->made > 0)
+                      && (!own->finalized || all_have(w, &shared_rank::finalized, 1))
+                      && (!comm->child || all_have<int>(w, &shared_rank::splits, own->splits));
+    if (goes_on) return ncclSuccess;
+    if (w->file >= 0) usleep(100);
     return ncclInProgress;
 }
-/* When all have come, the call is in this rank's stream. */
-static ncclResult_t shared_progress(ncclComm_t comm) {
+static ncclResult_t submit(ncclComm_t comm, const call &c) {
     world *w = comm->w;
-    const uint64_t number = w->shared->ranks[comm->rank].arrived;
-    if (shared_is_lost(w, comm->rank)) { simulator_kernel_waits(0); return ncclRemoteError; }
-    for (int r = 0; r < w->count; ++r)
-        if (!w->shared->ranks[r].joined || w->shared->ranks[r].arrived < number) { usleep(100); return ncclInProgress; }
-    w->is_connected = true;
-    if (!w->waits[comm->rank]) return ncclSuccess;
-    w->waits[comm->rank] = false;
-    simulator_kernel_waits(0);
-    crossing *x = new crossing{ w, comm->rank, number, w->calls[comm->rank] };
-    if (!simulator_host_function(x->c.stream, cross, crossed, x)) return ncclSuccess;
+    if (is_lost(w)) return ncclRemoteError;
+    crossing *x = new crossing{ w, comm->rank, 1, ++w->shared->ranks[comm->rank].made, c };
+    ++w->users;
+    const bool is_given = give(x, may_fill, fill) && give(x, may_empty, empty);
+    crossed(x);
+    if (is_given) return progress(comm);
     (void)cudaGetLastError();
-    delete x;
     w->shared->lost = 1;
-    return ncclUnhandledCudaError;
-}
-static bool shared_open(ncclComm_t comm, const char *path, int count, int rank) {
-    world *w = comm->w = new world();
-    struct flock lock = {};
-    lock.l_type = F_WRLCK;
-    lock.l_start = rank;
-    lock.l_len = 1;
-    comm->rank = rank;
-    w->count = count;
-    w->shared_file = open(path, O_RDWR);
-    if (w->shared_file < 0 || fcntl(w->shared_file, F_SETLK, &lock)) return false;
-    void *const at = mmap(NULL, BOXES_AT + (size_t)count * BOX, PROT_READ | PROT_WRITE, MAP_SHARED, w->shared_file, 0);
-    if (at == MAP_FAILED) return false;
-    w->shared = (shared_world *)at;
-    shared_rank *own = &w->shared->ranks[rank];
-    if (cudaGetDevice(&own->device) || own->joined.exchange(1)) return false;
-    for (int r = 0; r < count && getenv("SIMULATOR_APART"); ++r)
-        if (r != rank && w->shared->ranks[r].joined && w->shared->ranks[r].device == own->device) w->shared->lost = 1;
-    return true;
-}
-static void shared_close(ncclComm_t comm) { /* the stream is through, or the program ends */
-    comm->w->shared->ranks[comm->rank].ended = 1;
-    delete comm;
-}
-static char shared_path[NCCL_UNIQUE_ID_BYTES];
-static void shared_remove(void) { (void)unlink(shared_path); }
-static ncclResult_t shared_make(ncclUniqueId *id) {
-    snprintf(shared_path, sizeof shared_path, "%s", "/dev/shm/simulator_nccl.XXXXXX");
-    const int file = mkstemp(shared_path);
-    if (file < 0 || ftruncate(file, (off_t)(BOXES_AT + RANKS * BOX))) return ncclSystemError;
-    (void)close(file);
-    atexit(shared_remove);
-    memcpy(id->internal, shared_path, sizeof shared_path);
-    return ncclSuccess;
-}
-static bool are_processes(void) { return getenv("SIMULATOR_PROCESSES") != NULL; }
-
-/* ---- all ranks ---- */
-static ncclResult_t arrive(ncclComm_t comm, const call &c) {
-    world *w = comm->w;
-    if (w->shared) return shared_arrive(comm, c);
-    if (w->is_lost) return ncclRemoteError;
-    w->calls[comm->rank] = c;
-    w->waits[comm->rank] = true;
-    simulator_kernel_waits(++w->arrived < w->count);
-    if (w->arrived < w->count) return ncclInProgress;
-    w->arrived = 0;
-    memset(w->waits, 0, sizeof w->waits);
-    const bool starts = start(w);
-    if (cudaSetDevice(w->devices[comm->rank]) == cudaSuccess && starts) return ncclSuccess;
-    (void)cudaGetLastError();
-    w->is_lost = true;
     return ncclUnhandledCudaError;
 }
 static ncclResult_t whole(int kind, const void *send, void *receive, size_t bytes, int root, ncclComm_t comm, cudaStream_t stream) {
     call c;
     memset(&c, 0, sizeof c);
     c.kind = kind; c.root = root; c.send = send; c.receive = receive; c.bytes = bytes; c.stream = stream;
-    return arrive(comm, c);
+    return submit(comm, c);
 }
 ncclResult_t ncclAllGather(const void *send, void *receive, size_t count, ncclDataType_t, ncclComm_t comm, cudaStream_t stream) {
     return whole(ALL_GATHER, send, receive, count, 0, comm, stream);
@@ -343,10 +336,10 @@ ncclResult_t ncclGroupStart(void) {
     if (!depth++) { memset(&grouped, 0, sizeof grouped); group_comm = NULL; }
     return ncclSuccess;
 }
-ncclResult_t ncclGroupEnd(void) { return --depth || !group_comm ? ncclSuccess : arrive(group_comm, grouped); }
+ncclResult_t ncclGroupEnd(void) { return --depth || !group_comm ? ncclSuccess : submit(group_comm, grouped); }
 static ncclResult_t add(bool is_send, const void *from, void *to, size_t bytes, int peer, ncclComm_t comm, cudaStream_t stream) {
+    if (!depth || grouped.piece_count == PIECES) return ncclInvalidUsage;
     piece *p = &grouped.pieces[grouped.piece_count++];
-    if (!depth || grouped.piece_count > PIECES) return ncclInvalidUsage;
     p->is_send = is_send; p->peer = peer; p->from = from; p->to = to; p->bytes = bytes;
     grouped.kind = PIECES_OF; grouped.stream = stream;
     group_comm = comm;
@@ -359,70 +352,79 @@ ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t, int peer, ncclComm
     return add(false, NULL, to, count, peer, comm, stream);
 }
 
+/* ---- to open and to close ---- */
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     memset(id, 0, sizeof *id);
-    if (are_processes()) return shared_make(id);
-    ++ids;
-    memcpy(id->internal, &ids, sizeof ids);
+    if (!are_processes()) { (void)snprintf(id->internal, sizeof id->internal, "%d", ++ids); return ncclSuccess; }
+    (void)snprintf(id->internal, sizeof id->internal, "/dev/shm/simulator_nccl.XXXXXX");
+    const int file = mkstemp(id->internal);
+    if (file < 0) return ncclSystemError;
+    (void)close(file);
+    file_expect(id->internal);
     return ncclSuccess;
-}
-static world *world_of(int id, int count) {
-    for (world *w : worlds) if (w->id == id) return w;
-    world *w = new world();
-    w->id = id;
-    w->count = count;
-    worlds.push_back(w);
-    return w;
-}
-/* What a rank brings: events of its device, which is its own where that is asked for. */
-static void join(world *w, int rank) {
-    const char *const apart = getenv("SIMULATOR_APART");
-    const bool wrong = cudaGetDevice(&w->devices[rank]) != cudaSuccess
-                    || cudaEventCreateWithFlags(&w->came[rank], cudaEventDisableTiming) != cudaSuccess
-                    || cudaEventCreateWithFlags(&w->went[rank], cudaEventDisableTiming) != cudaSuccess;
-    if (wrong) (void)cudaGetLastError();
-    w->is_lost |= wrong;
-    for (int r = 0; apart && r < w->count; ++r)
-        w->is_lost |= r != rank && w->came[r] && w->devices[r] == w->devices[rank];
-    ++w->lives;
-    w->is_connected = ++w->joined == w->count;
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int count, ncclUniqueId id, int rank, ncclConfig_t *) {
-    int number;
     *comm = NULL;
     if (count > RANKS) return ncclInvalidArgument;
-    memcpy(&number, id.internal, sizeof number);
-    *comm = new ncclComm;
-    if (are_processes()) return shared_open(*comm, id.internal, count, rank) ? ncclInProgress : ncclSystemError;
-    (*comm)->w = world_of(number, count);
-    (*comm)->rank = rank;
-    join((*comm)->w, rank);
-    return (*comm)->w->is_lost ? ncclSystemError : (*comm)->w->is_connected ? ncclSuccess : ncclInProgress;
+    *comm = join(id.internal, count, rank, 0);
+    return !*comm || (*comm)->w->shared->lost ? ncclSystemError : progress(*comm);
 }
-ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result) {
-    const world *w = comm->w;
-    if (w->shared_file > 0) { *result = w->shared ? shared_progress(comm) : ncclSystemError; return ncclSuccess; }
-    *result = w->is_lost ? ncclRemoteError : !w->is_connected || w->waits[comm->rank] ? ncclInProgress : ncclSuccess;
+/* The ranks of this one's color, in the order of their keys, and of their ranks where keys are equal. */
+static ncclComm_t split_join(ncclComm_t comm) {
+    const shared_rank *const ranks = comm->w->shared->ranks;
+    const int number = ranks[comm->rank].splits - 1, color = ranks[comm->rank].split[number].color, key = ranks[comm->rank].split[number].key;
+    int count = 0, before = 0;
+    for (int r = 0; r < comm->w->count; ++r) {
+        if (ranks[r].split[number].color != color) continue;
+        const int other = ranks[r].split[number].key;
+        ++count;
+        before += other < key || (other == key && r < comm->rank);
+    }
+    return join(comm->w->name + "." + std::to_string(number) + "." + std::to_string(color), count, before, O_CREAT);
+}
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *child, ncclConfig_t *) {
+    shared_rank *const own = &comm->w->shared->ranks[comm->rank];
+    *child = NULL;
+    if (is_lost(comm->w)) return ncclRemoteError;
+    if (comm->child || own->splits == SPLITS || (color < 0 && color != NCCL_SPLIT_NOCOLOR)) return ncclInvalidArgument;
+    own->split[own->splits].color = color;
+    own->split[own->splits].key = key;
+    ++own->splits;
+    comm->child = child;
+    return ncclInProgress;
+}
+/* The new communicator is where it was asked for when all of it have joined, and not before. */
+static ncclResult_t split_progress(ncclComm_t comm) {
+    const shared_rank *const own = &comm->w->shared->ranks[comm->rank];
+    const bool is_none = own->split[own->splits - 1].color == NCCL_SPLIT_NOCOLOR;
+    if (!is_none && !comm->made && !(comm->made = split_join(comm))) return ncclSystemError;
+    const ncclResult_t result = is_none ? ncclSuccess : progress(comm->made);
+    if (result) return result;
+    *comm->child = comm->made;
+    comm->made = NULL;
+    comm->child = NULL;
     return ncclSuccess;
 }
-ncclResult_t ncclCommFinalize(ncclComm_t comm) { return comm->w->is_lost || (comm->w->shared && comm->w->shared->lost) ? ncclRemoteError : ncclSuccess; }
+ncclResult_t ncclCommCount(const ncclComm_t comm, int *count) { *count = comm->w->count; return ncclSuccess; }
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank) { *rank = comm->rank; return ncclSuccess; }
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result) {
+    *result = progress(comm);
+    if (!*result && comm->child) *result = split_progress(comm);
+    return ncclSuccess;
+}
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+    if (is_lost(comm->w)) return ncclRemoteError;
+    comm->w->shared->ranks[comm->rank].finalized = 1;
+    return progress(comm);
+}
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-    world *w = comm->w;
-    if (w->shared) { shared_close(comm); return ncclSuccess; }
+    if (comm->made) (void)ncclCommAbort(comm->made);
+    world_leave(comm->w);
     delete comm;
-    if (--w->lives || (w->joined < w->count && !w->is_lost)) return ncclSuccess;
-    for (int r = 0; r < w->count; ++r) {
-        if (w->came[r]) (void)cudaEventDestroy(w->came[r]);
-        if (w->went[r]) (void)cudaEventDestroy(w->went[r]);
-    }
-    for (size_t i = 0; i < worlds.size(); ++i) if (worlds[i] == w) worlds.erase(worlds.begin() + (long)i--);
-    delete w;
     return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-    comm->w->is_lost = true;
-    if (comm->w->shared) comm->w->shared->lost = 1;
-    simulator_kernel_waits(0);
+    comm->w->shared->lost = 1;
     return ncclCommDestroy(comm);
 }
 const char *ncclGetErrorString(ncclResult_t result) { return result == ncclRemoteError ? "remote error" : "an error of NCCL"; }

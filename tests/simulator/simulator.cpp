@@ -28,7 +28,8 @@
               stack belongs to one TSan fiber for good; malloc() only as the host or the launcher; setarch -R.
    Streams    Queues of operations, run at once, as late as anybody waits for them, or at random: what a program forgot
               to wait for has then not happened yet. Kernel arguments are copied at the launch, pageable memory at the
-              call.
+              call. An operation may have to wait for other ranks, as a kernel of NCCL does: its stream stands there, other
+              streams go on, and a host that waits hands on to other threads (nccl.cpp) until it is ready.
    Graphs     What one stream is given while it is captured, run in that order at each launch. What no capture allows
               (the default stream, waiting, asking whether something is over, memory) is a finding, and there is no graph.
    Tensor     mma.m16n8k16, ldmatrix.x4 and cp.async, by the fragments that the PTX manual draws. A sum of 16 products
@@ -1246,8 +1247,9 @@ static struct {
     size_t used[MAX_DEVICES];
     std::map<int, int> attributes;
     int    compiled;        /* for which capability; 0 = the device's */
-    bool in_callback, kernel_waits;
-} machine = { usual_devices, usual_memory, usual_sparse, {}, {}, 0, false, false };
+    bool in_callback;
+    int (*kernel_waits)(void), (*hand_on)(void); /* of nccl.cpp; NULL: nothing waits */
+} machine = { usual_devices, usual_memory, usual_sparse, {}, {}, 0, false, NULL, NULL };
 static thread_local int device_now; /* of each host thread, as is */
 static thread_local cudaError_t last_error;
 static struct { size_t malloc, launch, call, calls, launches; } faults; /* the first three count down */
@@ -1396,6 +1398,7 @@ struct operation {
     int value;
     void (*function)(void *);
     void (*destroy)(void *);        /* NULL, or what its argument ends with */
+    int (*is_ready)(void *);        /* NULL: always */
     void *argument;
     CUevent_st *event;
     uint64_t version;
@@ -1408,6 +1411,7 @@ struct CUstream_st {
     bool is_default, destroyed;
     std::deque<operation> queue;
     uint64_t done;                  /* the last sequence that ran */
+    size_t awaits;                  /* operations that may not be ready */
     CUgraph_st *capture;            /* NULL, or what takes the operations instead */
 };
 struct CUgraph_st { /* one stream's operations, in order; CUgraphExec_st is the same object */
@@ -1430,11 +1434,12 @@ static std::vector<CUgraph_st *> graphs; /* until the end of the test: launches 
 static thread_local CUgraph_st *capturing; /* what this thread captures; NULL: nothing */
 static CUstream_st *default_streams[MAX_DEVICES];
 static uint64_t operations;
+enum { MOST_SECONDS = 200 }; /* that a host waits for other ranks */
 static int streams_mode = MODE_EAGER;
 static generator streams_luck;
 
 static void operation_run(CUstream_st *s, operation *o);
-static void stream_run_until(CUstream_st *s, uint64_t sequence);
+static bool stream_run_until(CUstream_st *s, uint64_t sequence);
 
 static CUstream_st *stream_new(int device, unsigned flags, bool is_default) {
     CUstream_st *const s = new CUstream_st();
@@ -1469,33 +1474,69 @@ static bool event_exists(cudaEvent_t event) {
     finding(NULL, 0, "an event that was destroyed, or never created");
     return false;
 }
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 /* The default stream and streams that were not created as non-blocking wait for each other, both ways. */
-static void wait_for_default(CUstream_st *s, uint64_t sequence) {
+static bool wait_for_default(CUstream_st *s, uint64_t sequence) {
     for (size_t i = 0; i < streams.size(); ++i) {
         CUstream_st *const t = streams[i];
         if (t == s || t->device != s->device || t->is_default == s->is_default) continue;
-        if (!(s->flags & cudaStreamNonBlocking) && !(t->flags & cudaStreamNonBlocking)) stream_run_until(t, sequence);
+        if ((s->flags & cudaStreamNonBlocking) || (t->flags & cudaStreamNonBlocking)) continue;
+        if (!stream_run_until(t, sequence)) return false;
     }
+    return true;
 }
-static void stream_run_first(CUstream_st *s) {
+/* Here and below false: the stream stands at an operation that is not ready, or waits for a stream that does. */
+static bool stream_run_first(CUstream_st *s) {
     {
         const operation &first = s->queue.front();
         const uint64_t sequence = first.sequence;
-        if (first.kind == operation::WAIT) stream_run_until(first.other, first.until);
-        wait_for_default(s, sequence);
+        if (first.kind == operation::WAIT && !stream_run_until(first.other, first.until)) return false;
+        if (!wait_for_default(s, sequence)) return false;
+        if (first.is_ready && !first.is_ready(first.argument)) return false;
     }
     operation o = s->queue.front();
     s->queue.pop_front();
+    s->awaits -= o.is_ready != NULL;
     operation_run(s, &o);
     s->done = o.sequence;
+    return true;
 }
-static void stream_run_until(CUstream_st *s, uint64_t sequence) {
-    while (!s->queue.empty() && s->queue.front().sequence <= sequence) stream_run_first(s);
+static bool stream_run_until(CUstream_st *s, uint64_t sequence) {
+    while (!s->queue.empty() && s->queue.front().sequence <= sequence)
+        if (!stream_run_first(s)) return false;
+    return true;
 }
-static void stream_run(CUstream_st *s) { stream_run_until(s, UINT64_MAX); }
-static void device_run(int device) { /* -1: all of them */
+static bool stream_run(CUstream_st *s) { return stream_run_until(s, UINT64_MAX); }
+static bool device_run_until(int device, uint64_t sequence) { /* -1: all of them */
+    bool is_there = true;
     for (size_t i = 0; i < streams.size(); ++i)
-        if (device < 0 || streams[i]->device == device) stream_run(streams[i]);
+        if (device < 0 || streams[i]->device == device) is_there &= stream_run_until(streams[i], sequence);
+    return is_there;
+}
+/* Something is not ready. On a card other streams go on by themselves: here those that others may be waiting for. */
+static void others_go_on(void) {
+    for (size_t i = 0; i < streams.size(); ++i)
+        while (streams[i]->awaits && stream_run_first(streams[i])) {}
+}
+/* The host waits, in a call that began then; false: for ever, as it seems. */
+static bool hand_on(double begin) {
+    others_go_on();
+    if (machine.hand_on && seconds() - begin < MOST_SECONDS) { (void)machine.hand_on(); return true; }
+    finding(NULL, 0, "the host waits for other ranks for ever");
+    return false;
+}
+static void stream_await(CUstream_st *s, uint64_t sequence) {
+    const double begin = seconds();
+    while (!stream_run_until(s, sequence) && hand_on(begin)) {}
+}
+static void device_await(int device) {
+    const double begin = seconds();
+    const uint64_t last = operations;
+    while (!device_run_until(device, last) && hand_on(begin)) {}
 }
 /* One stream for a while, as far as it has come, and what it waits for; the others stand still. Then another one. */
 static void run_some(void) {
@@ -1504,12 +1545,12 @@ static void run_some(void) {
         do favoured = streams_luck.below((unsigned)streams.size());
         while (streams[favoured]->destroyed && streams[favoured]->queue.empty() && streams.back() != streams[favoured]);
     for (unsigned n = streams_luck.below(4); n > 0 && !streams[favoured]->queue.empty(); --n)
-        stream_run_first(streams[favoured]);
+        if (!stream_run_first(streams[favoured])) return;
 }
 /* Into a graph: kernels, products, copies and sets. A copy reads its source when the graph is launched. */
 static void graph_add(CUgraph_st *graph, operation *o) {
-    if (o->kind == operation::HOST || o->kind == operation::RECORD || o->kind == operation::WAIT) {
-        finding(NULL, 0, "events and callbacks cannot be captured in this simulator");
+    if (o->kind == operation::HOST || o->kind == operation::RECORD || o->kind == operation::WAIT || o->is_ready) {
+        finding(NULL, 0, "events, callbacks and calls of NCCL cannot be captured in this simulator");
         graph->invalid = true;
     }
     free(o->staged);
@@ -1520,6 +1561,7 @@ static uint64_t stream_add(CUstream_st *s, operation *o) {
     o->sequence = ++operations;
     if (s->capture) { graph_add(s->capture, o); return o->sequence; }
     s->queue.push_back(*o);
+    s->awaits += o->is_ready != NULL;
     if (streams_mode == MODE_EAGER) stream_run(s);
     else if (streams_mode == MODE_RANDOM) run_some();
     return o->sequence;
@@ -1529,11 +1571,6 @@ static operation operation_new(int kind) {
     memset(&o, 0, sizeof o);
     o.kind = (decltype(o.kind))kind;
     return o;
-}
-static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 static void run_launch(CUstream_st *s, simulator_i_launch *l) {
     on_device reach(s->device);
@@ -1696,7 +1733,7 @@ cudaError_t cudaGetDevice(int *device) {
 cudaError_t cudaDeviceSynchronize(void) {
     if (call_fails()) return told(cudaErrorUnknown);
     if (capture_forbids("cudaDeviceSynchronize")) return told(cudaErrorStreamCaptureUnsupported);
-    device_run(device_now);
+    device_await(device_now);
     return cudaSuccess;
 }
 static int attribute_usual(int attribute) {
@@ -1763,9 +1800,12 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
 }
 
 /* ---- the runtime: memory ----------------------------------------------------------------------------------------- */
-void simulator_kernel_waits(int on) { machine.kernel_waits = on != 0; }
+void simulator_ranks(int (*kernel_waits)(void), int (*hand_on)(void)) {
+    machine.kernel_waits = kernel_waits;
+    machine.hand_on = hand_on;
+}
 static void may_wait_for_ever(const char *what) {
-    if (machine.kernel_waits) finding(NULL, 0, "%s, while a kernel waits for that of another device", what);
+    if (machine.kernel_waits && machine.kernel_waits()) finding(NULL, 0, "%s, while a kernel waits for that of another device", what);
 }
 static cudaError_t allocate(memory_kind kind, size_t bytes, void **out, bool good) {
     const bool fault = malloc_fails();
@@ -1792,7 +1832,7 @@ static cudaError_t release(void *p, bool pinned) {
     }
     may_wait_for_ever("memory is given back");
     if (capture_forbids("memory is given back")) return told(cudaErrorStreamCaptureUnsupported);
-    device_run(i->second.device); /* as CUDA does */
+    device_await(i->second.device); /* as CUDA does */
     memory_check(&i->second, NULL, 0);
     memory_free(&i->second);
     return cudaSuccess;
@@ -1880,7 +1920,7 @@ static cudaError_t copy(operation *o, enum cudaMemcpyKind kind, cudaStream_t str
         bytes_copy(o->staged, o->from, from_bytes);
     }
     const uint64_t sequence = stream_add(s, o);
-    if (wait || to.kind == SIDE_PAGEABLE) stream_run_until(s, sequence);
+    if (wait || to.kind == SIDE_PAGEABLE) stream_await(s, sequence);
     return cudaSuccess;
 }
 static operation copy_operation(void *to, const void *from, size_t bytes, size_t rows, size_t to_pitch,
@@ -1924,7 +1964,7 @@ static cudaError_t fill(void *p, int value, size_t bytes, cudaStream_t stream, b
     o.value = value;
     o.bytes = bytes;
     const uint64_t sequence = stream_add(s, &o);
-    if (wait) stream_run_until(s, sequence);
+    if (wait) stream_await(s, sequence);
     return cudaSuccess;
 }
 cudaError_t cudaMemset(void *p, int value, size_t bytes) { return fill(p, value, bytes, NULL, true); }
@@ -1967,7 +2007,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     CUstream_st *const s = stream_of(stream);
     if (!s) return told(cudaErrorInvalidResourceHandle);
     if (capture_forbids("cudaStreamSynchronize")) return told(cudaErrorStreamCaptureUnsupported);
-    stream_run(s);
+    stream_await(s, operations);
     return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode) {
@@ -2052,7 +2092,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) { /* not yet; but who asks agai
     if (!s) return told(cudaErrorInvalidResourceHandle);
     if (capture_forbids("cudaStreamQuery")) return told(cudaErrorStreamCaptureUnsupported);
     if (s->queue.empty()) return cudaSuccess;
-    stream_run_first(s);
+    if (!stream_run_first(s)) others_go_on();
     return told(cudaErrorNotReady);
 }
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device) {
@@ -2106,14 +2146,14 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (!event_exists(event)) return told(cudaErrorInvalidResourceHandle);
     if (capture_forbids("cudaEventQuery")) return told(cudaErrorStreamCaptureUnsupported);
     if (event->reached == event->recorded) return cudaSuccess;
-    stream_run_first(event->stream);
+    if (!stream_run_first(event->stream)) others_go_on();
     return told(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (call_fails()) return told(cudaErrorUnknown);
     if (!event_exists(event)) return told(cudaErrorInvalidResourceHandle);
     if (capture_forbids("cudaEventSynchronize")) return told(cudaErrorStreamCaptureUnsupported);
-    if (event->recorded) stream_run_until(event->stream, event->sequence);
+    if (event->recorded) stream_await(event->stream, event->sequence);
     return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
@@ -2125,12 +2165,13 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     *ms = (float)((end->when - start->when) * 1e3);
     return cudaSuccess;
 }
-static cudaError_t add_function(int kind, cudaStream_t stream, void (*fn)(void *), void (*destroy)(void *),
-                                void *argument) {
+static cudaError_t add_function(int kind, cudaStream_t stream, int (*is_ready)(void *), void (*fn)(void *),
+                                void (*destroy)(void *), void *argument) {
     if (call_fails() || !fn) return told(cudaErrorInvalidValue);
     CUstream_st *const s = stream_of(stream);
     if (!s) return told(cudaErrorInvalidResourceHandle);
     operation o = operation_new(kind);
+    o.is_ready = is_ready;
     o.function = fn;
     o.destroy = destroy;
     o.argument = argument;
@@ -2138,14 +2179,17 @@ static cudaError_t add_function(int kind, cudaStream_t stream, void (*fn)(void *
     return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *argument) {
-    return add_function(operation::HOST, stream, fn, NULL, argument);
+    return add_function(operation::HOST, stream, NULL, fn, NULL, argument);
 }
 int simulator_host_function(void *stream, void (*fn)(void *), void (*destroy)(void *), void *argument) {
+    return simulator_awaiting_function(stream, NULL, fn, destroy, argument);
+}
+int simulator_awaiting_function(void *stream, int (*is_ready)(void *), void (*fn)(void *), void (*destroy)(void *),
+                                void *argument) {
     CUstream_st *const s = stream_of((cudaStream_t)stream);
     if (s && s->device != device_now) return told(cudaErrorInvalidResourceHandle);
-    return add_function(operation::HOST_ON_DEVICE, (cudaStream_t)stream, fn, destroy, argument);
+    return add_function(operation::HOST_ON_DEVICE, (cudaStream_t)stream, is_ready, fn, destroy, argument);
 }
-void simulator_reach_all(int on) { memory_access(on != 0, -1); }
 } /* extern "C" */
 
 /* ---- the driver: virtual memory ---------------------------------------------------------------------------------- */
@@ -2396,7 +2440,7 @@ void simulator_schedule(int number) {
     luck.seed(seed_of_all() + (uint64_t)schedule);
 }
 void simulator_streams(int mode, uint64_t seed) {
-    device_run(-1);
+    (void)device_run_until(-1, operations);
     streams_mode = mode;
     streams_luck.seed(seed_of_all() + seed);
 }
@@ -2412,7 +2456,7 @@ int simulator_only_lists(void) {
     return lists;
 }
 void simulator_run_blocks(size_t first, size_t last) {
-    device_run(-1);
+    (void)device_run_until(-1, operations);
     blocks_first = first;
     blocks_last = last;
 }
@@ -2488,13 +2532,13 @@ static void free_everything(void) {
     memset(default_streams, 0, sizeof default_streams);
 }
 size_t simulator_end_test(void) {
-    device_run(-1);
+    device_await(-1);
     graphs_free();
     report_leaks();
     free_everything();
     machine.devices = usual_devices;
     device_now = 0;
-    machine.kernel_waits = false;
+    simulator_ranks(NULL, NULL);
     machine.memory = usual_memory;
     machine.sparse = usual_sparse;
     machine.attributes.clear();

@@ -46,10 +46,13 @@ void simulator_compiled(int version); /* kernels are from PTX of 80, say; 0 = of
    launch. In a graph it is called at each launch. destroy(argument) is called when it no longer is; NULL: nothing is.
    A cudaError_t; unless it is 0, neither is ever called. */
 int simulator_host_function(void *stream, void (*fn)(void *), void (*destroy)(void *), void *argument);
-void simulator_reach_all(int on); /* in such a function: memory of the other devices, too; 0: of none, at its end */
-/* on: a kernel runs until another device's has come, as NCCL's do. Memory that is asked for or given back meanwhile is a
-   finding: CUDA may wait for all devices then, and the thread that waits launches nothing. */
-void simulator_kernel_waits(int on);
+/* The same, where the stream stands before fn until is_ready(argument) is not 0, which is asked often. */
+int simulator_awaiting_function(void *stream, int (*is_ready)(void *), void (*fn)(void *), void (*destroy)(void *),
+                                void *argument);
+/* Of ranks. kernel_waits: whether a kernel runs until another device's has come, as NCCL's do, which is not begun. Memory
+   that is asked for or given back meanwhile is a finding: CUDA may wait for all devices then, and the thread that waits
+   launches nothing. hand_on: other threads have their turn. NULL: there are none. */
+void simulator_ranks(int (*kernel_waits)(void), int (*hand_on)(void));
 
 /* What exists now. */
 enum {

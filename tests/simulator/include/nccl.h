@@ -18,6 +18,7 @@ int simulator_thread_detach(pthread_t thread);
 #define NCCL_VERSION_CODE 22809
 #define NCCL_UNIQUE_ID_BYTES 128
 #define NCCL_CONFIG_INITIALIZER { 1 }
+#define NCCL_SPLIT_NOCOLOR -1
 
 typedef struct ncclComm *ncclComm_t;
 typedef struct { char internal[NCCL_UNIQUE_ID_BYTES]; } ncclUniqueId;
@@ -30,6 +31,9 @@ typedef enum { ncclUint8 = 1 } ncclDataType_t;
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int count, ncclUniqueId id, int rank, ncclConfig_t *config);
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *child, ncclConfig_t *config);
+ncclResult_t ncclCommCount(const ncclComm_t comm, int *count);
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);

@@ -339,31 +339,34 @@ nccl() { # examples/adapters/nccl.h: 1 to 8 ranks as threads over a stand-in tha
 #include <nccl.h>
 #ifdef RANKS_OLD
 #  undef NCCL_VERSION_CODE
-#  define NCCL_VERSION_CODE 22700
+#  define NCCL_VERSION_CODE RANKS_OLD
 #endif
 #include "examples/adapters/nccl.h"
 int main(void) {
-    static memopt_nccl n;
+    static memopt_nccl n, group;
     memopt_transport t;
     ncclUniqueId id;
 
-    return ncclGetUniqueId(&id) || memopt_nccl_open(&n, &id, 0, 1, NULL, 1, &t) || memopt_nccl_close(&n);
+    return ncclGetUniqueId(&id) || memopt_nccl_open(&n, &id, 0, 1, NULL, 1, &t) || memopt_nccl_split(&group, &n, 0, 0, NULL, 1, &t)
+        || memopt_nccl_close(&group) || memopt_nccl_close(&n);
 }
 END
-    for language in "$CC -std=c99 -x c" "$CC -std=c99 -x c -DRANKS_OLD" "$CXX -std=c++11 -x c++" "$CXX -std=c++11 -x c++ -DRANKS_OLD"; do
+    for language in "$CC -std=c99 -x c" "$CC -std=c99 -x c -DRANKS_OLD=22700" "$CXX -std=c++11 -x c++" "$CXX -std=c++11 -x c++ -DRANKS_OLD=21400"; do
         # shellcheck disable=SC2046,SC2086
         $language $(warnings_for "$language" "") $with -c "$work/user.c" -o "$work/user.o" || fail "does not compile: $language"
     done
     # shellcheck disable=SC2046,SC2086
     $CC -std=c99 -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all $(warnings_for "$CC" "") $with $sources -o "$work/address" -lm || fail "does not compile"
+    # shellcheck disable=SC2086
+    $CC -std=c99 -DRANKS_OLD=21400 $with $sources -o "$work/older" -lm && "$work/older" refusals || fail "with an older NCCL"
     kinds=address run=
     if $CC -fsanitize=thread "$work/empty.c" -o "$work/x" 2>/dev/null && setarch -R "$work/x" 2>/dev/null; then
         # shellcheck disable=SC2086
-        $CC -std=c99 -O1 -g1 -fsanitize=thread -DRANKS_OLD $with $sources -o "$work/thread" -lm || fail "does not compile"
+        $CC -std=c99 -O1 -g1 -fsanitize=thread -DRANKS_OLD=22700 $with $sources -o "$work/thread" -lm || fail "does not compile"
         kinds="address thread"
     else echo "without the thread sanitizer, which does not work here"
     fi
-    for what in bytes agree absent away faults unchecked stuck refusals; do # at once: mostly they wait
+    for what in bytes agree absent away faults unchecked groups stuck refusals; do # at once: mostly they wait
         for kind in $kinds; do
             [ $kind = thread ] && run="setarch -R" || run=
             { timeout 100 $run "$work/$kind" $what >"$work/$kind.$what" 2>&1 || echo "failed: $kind" >>"$work/$kind.$what"; } &

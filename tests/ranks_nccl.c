@@ -6,9 +6,10 @@
      away       a rank that stays away, in every call
      faults     every call of NCCL and of the runtime fails, or stays in progress; errors that come by themselves
      unchecked  the same, where ranks do not compare what they ask for
+     groups     memopt_nccl_split(): communicators of some ranks, used beside each other, in different orders; and its faults
      stuck      ncclCommAbort() and ncclCommDestroy() that hang, a stream that does not move, no thread
    After every one the memory of the calls is freed at once, and nothing is left open. Without WHAT: all.
-   -DRANKS_OLD: without ncclAlltoAll(). -DRANKS_REAL: with the real libraries, a rank for each device there is. */
+   -DRANKS_OLD=VERSION: as NCCL of that, without ncclAlltoAll(), or ncclCommSplit(). -DRANKS_REAL: with the real libraries, a rank for each device there is. */
 #define MEMOPT_STATIC
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
@@ -20,7 +21,7 @@
 #include <stdlib.h>
 #ifdef RANKS_OLD
 #  undef NCCL_VERSION_CODE
-#  define NCCL_VERSION_CODE 22700
+#  define NCCL_VERSION_CODE RANKS_OLD
 #endif
 #ifndef RANKS_REAL
 #  include "tests/simulator/nccl_mock.h"
@@ -55,7 +56,7 @@ typedef struct script { /* of all ranks */
     memopt_error error[MOST_RANKS];
     double took[MOST_RANKS];           /* seconds in the last call */
     int stuck[MOST_RANKS];
-    memopt_nccl nccl[MOST_RANKS];
+    memopt_nccl nccl[MOST_RANKS], groups[MOST_RANKS][3];
     cudaStream_t compute[MOST_RANKS];
     void *memory[MOST_RANKS];          /* of a rank that is stuck */
 } script;
@@ -235,16 +236,87 @@ static void one_rank(script *s, int rank) {
     MUST((s->closed[rank] == MEMOPT_ERR_STATE) == s->stuck[rank]);
     if (!s->stuck[rank]) (void)cudaStreamDestroy(compute);
 }
-static void *thread_of(void *user) { job *j = (job *)user; one_rank(j->s, j->rank); return NULL; }
-static void play(script *s) {
+/* ---- groups: odd and even ranks in reverse order; pairs, without the last rank; all of them in an order of threes ---- */
+enum { GROUPS = 3, ROUNDS = 4, PIECE = 24 };
+static int color_of(const script *s, int group, int rank) { return group == 0 ? rank % 2 : group == 2 ? 0 : rank == s->ranks - 1 ? -5 : rank / 2; }
+static int key_of(int group, int rank) { return group == 0 ? -rank : group == 1 ? 7 : rank % 3; }
+static size_t members_of(const script *s, int group, int rank, int *members) { /* in their order */
+    size_t n = 0, i; int key, r;
+    for (key = -s->ranks; key < 8; ++key) for (r = 0; r < s->ranks; ++r)
+        if (key_of(group, r) == key && color_of(s, group, r) == color_of(s, group, rank)) members[n++] = r;
+    for (i = 0; i < n && members[i] != rank; ++i) {}
+    members[n] = (int)i; /* behind them: where this one is */
+    return n;
+}
+static memopt_status open_groups(script *s, int rank, memopt_transport *t) {
+    int members[MOST_RANKS + 1], g;
+    for (g = 0; g < GROUPS; ++g) {
+        const size_t n = members_of(s, g, rank, members);
+        const memopt_status status = memopt_nccl_split(&s->groups[rank][g], &s->nccl[rank], color_of(s, g, rank), key_of(g, rank), s->compute[rank], s->deadline, &t[g]);
+        MUST(!s->groups[rank][g].is_stuck);
+        if (status || color_of(s, g, rank) < 0) { MUST(!t[g].begin_fn && !t[g].rank_count && !s->groups[rank][g].is_open); if (status) return status; }
+        else MUST(t[g].rank == (size_t)members[n] && t[g].rank_count == n);
+    }
+    return MEMOPT_OK;
+}
+/* A call in each group, begun in this or that order (at first, when they connect, in the same), and waited for in another. */
+static memopt_status round_of(script *s, int rank, int round, memopt_comm *const *comms, unsigned char *memory) {
+    uint64_t numbers[GROUPS]; unsigned char in[PIECE], got[PIECE * MOST_RANKS]; int i, members[MOST_RANKS + 1]; size_t k, m;
+    for (i = 0; i < GROUPS; ++i) {
+        const int g = round && (rank + round) % 2 ? GROUPS - 1 - i : i; unsigned char *to = memory + g * PIECE * (MOST_RANKS + 1); memopt_comm_call c;
+        memopt_status status; const double since = now();
+        if (!comms[g]) continue;
+        memset(in, 16 * rank + 4 * g + round, sizeof in); memset(&c, 0, sizeof c);
+        put(to, in, PIECE, s->compute[rank]);
+        c.kind = MEMOPT_COMM_ALL_GATHER; c.bytes = PIECE; c.send = to; c.receive = to + PIECE;
+        status = memopt_comm_begin(comms[g], &c, &numbers[g]);
+        if (now() - since > s->took[rank]) s->took[rank] = now() - since;
+        if (status) { s->error[rank] = memopt_comm_error(comms[g]); return status; }
+    }
+    for (i = 0; i < GROUPS; ++i) {
+        const int g = (i + round) % GROUPS; const unsigned char *to = memory + g * PIECE * (MOST_RANKS + 1); const size_t n = members_of(s, g, rank, members);
+        memopt_status status; const double since = now();
+        if (!comms[g]) continue;
+        status = memopt_comm_wait(comms[g], numbers[g]);
+        if (now() - since > s->took[rank]) s->took[rank] = now() - since;
+        if (status) { s->error[rank] = memopt_comm_error(comms[g]); return status; }
+        get(got, to + PIECE, PIECE * n);
+        for (k = 0; k < n; ++k) for (m = 0; m < PIECE; ++m) MUST(got[k * PIECE + m] == 16 * members[k] + 4 * g + round);
+    }
+    return MEMOPT_OK;
+}
+static void grouped(script *s, int rank) {
+    memopt_transport t[GROUPS + 1]; memopt_comm *comms[GROUPS + 1] = { NULL, NULL, NULL, NULL }; memopt_comm_desc d; int g, round; const double since = now();
+    unsigned char *memory;
+    memset(&d, 0, sizeof d); d.unchecked = 1;
+    if (cudaSetDevice(rank) || cudaStreamCreateWithFlags(&s->compute[rank], cudaStreamNonBlocking)) { s->open[rank] = MEMOPT_ERR_DEVICE; return; }
+    memory = (unsigned char *)take((size_t)GROUPS * PIECE * (MOST_RANKS + 1));
+    s->open[rank] = memopt_nccl_open(&s->nccl[rank], &s->id, rank, s->ranks, s->compute[rank], s->deadline, &t[GROUPS]);
+    if (!s->open[rank]) s->status[rank] = open_groups(s, rank, t);
+    s->took[rank] = now() - since;
+    for (g = 0; !s->open[rank] && g <= GROUPS; ++g) if ((g == GROUPS || s->groups[rank][g].is_open)) { d.transport = t[g]; if (memopt_comm_create(&d, &comms[g])) exit(2); }
+    for (round = 0; !s->open[rank] && !s->status[rank] && round < ROUNDS; ++round) { s->status[rank] = round_of(s, rank, round, comms, memory); if (rank == 1) ++s->opened; }
+    for (g = 0; s->status[rank] && g <= GROUPS; ++g) if (comms[g]) memopt_comm_abort(comms[g]); /* nobody is to wait for this one */
+    (void)cudaFree(memory);
+    for (g = 0; g <= GROUPS; ++g) {
+        memopt_nccl *m = g < GROUPS ? &s->groups[rank][g] : &s->nccl[rank];
+        memopt_comm_destroy(comms[g]);
+        s->closed[rank] = memopt_nccl_close(m) || s->closed[rank] ? MEMOPT_ERR_STATE : MEMOPT_OK;
+    }
+    MUST(!s->closed[rank]);
+    (void)cudaStreamDestroy(s->compute[rank]);
+}
+static void *thread_of(void *user) { job *j = (job *)user; j->fn(j->s, j->rank); return NULL; }
+static void play_by(script *s, void (*fn)(script *s, int rank)) {
     pthread_t threads[MOST_RANKS]; job jobs[MOST_RANKS]; int r;
     if (ncclGetUniqueId(&s->id)) exit(2);
     for (r = 0; r < s->ranks; ++r) {
-        jobs[r].s = s; jobs[r].rank = r;
+        jobs[r].s = s; jobs[r].rank = r; jobs[r].fn = fn;
         if (pthread_create(&threads[r], NULL, thread_of, &jobs[r])) exit(2);
     }
     for (r = 0; r < s->ranks; ++r) (void)pthread_join(threads[r], NULL);
 }
+static void play(script *s) { play_by(s, one_rank); }
 static void script_of(script *s, int ranks, int unchecked, double deadline) {
     memset(s, 0, sizeof *s);
     s->ranks = ranks; s->unchecked = unchecked; s->deadline = deadline; s->calls = CALLS; s->at = s->who = s->also = -1;
@@ -257,7 +329,7 @@ int main(void) {
         printf("no device here; memopt_nccl_open: %s\n", memopt_status_text(status));
         return status != MEMOPT_ERR_DEVICE && status != MEMOPT_ERR_IO;
     }
-    for (r = 0; r < 2; ++r) { script_of(s, devices < MOST_RANKS ? devices : MOST_RANKS, r, 60); play(s); }
+    for (r = 0; r < 3; ++r) { script_of(s, devices < MOST_RANKS ? devices : MOST_RANKS, r, 60); play_by(s, r < 2 ? one_rank : grouped); }
     printf("%d devices: %d failures\n", devices, failures);
     return failures != 0;
 }
@@ -416,6 +488,43 @@ static void faults(void) {
     MUST(faulty(MOCK_PROGRESS, 17, ncclInProgress, 0, 0, 8)); /* the end of the first group */
 }
 static void faults_unchecked(void) { faults_of(1); }
+/* A fault of rank 1 while groups are opened, used and closed. */
+static int faulty_groups(mock_fault fault, unsigned long n, ncclResult_t result) {
+    static script room; script *const s = &room; int rank, hit; const int opens = n <= 2 || fault == MOCK_CUDA;
+    mock_begin(); mock_fail(fault, 1, n, result); mock_remote_errors(1); mock_delay((int)n % 3);
+    script_of(s, 3, 1, opens || fault == MOCK_PROGRESS ? LATE : 20); s->what = FAULT; s->at = (int)n; s->who = 1;
+    play_by(s, grouped);
+    hit = s->open[1] || s->status[1];
+    for (rank = 0; rank < 3; ++rank) {
+        if (hit && s->opened < ROUNDS) MUST(s->open[rank] || s->status[rank]);
+        MUST(s->took[rank] < (opens || fault == MOCK_PROGRESS ? LATE * 3 + 2 : 10));
+    }
+    clean(s, 0);
+    return hit;
+}
+static void groups(void) {
+    static script room; script *const s = &room; memopt_transport t; int ranks, k, rank, hits = 0; unsigned long n, calls, cuda;
+    for (ranks = 1; ranks <= MOST_RANKS; ++ranks) for (k = 0; k < 3; ++k) {
+        mock_begin(); mock_delay(k); script_of(s, ranks, 1, 60);
+        play_by(s, grouped); all_is_well(s);
+    }
+    mock_begin(); script_of(s, 3, 1, 60); play_by(s, grouped); all_is_well(s);
+    calls = mock_calls(1, 0); cuda = mock_calls(1, 1);
+    for (n = 1; n <= calls; ++n) {
+        hits += faulty_groups(MOCK_CALL, n, n % 2 ? ncclSystemError : ncclInternalError);
+        hits += faulty_groups(MOCK_ASYNC, n, ncclInternalError);
+        if (n % 3 == 1) hits += faulty_groups(MOCK_PROGRESS, n, ncclInProgress);
+    }
+    rank = 0;
+    MUST(hits > (int)calls + 10);
+    for (n = 1; n <= cuda; ++n) MUST(faulty_groups(MOCK_CUDA, n, ncclSuccess) || n > cuda - GROUPS - 1); /* the last close */
+    mock_begin(); script_of(s, 1, 1, 60); /* what is no parent */
+    MUST(memopt_nccl_split(&s->groups[0][0], &s->nccl[0], 0, 0, NULL, 1, &t) == MEMOPT_ERR_ARGUMENT && !t.begin_fn);
+    s->nccl[0].is_open = 1;
+    MUST(memopt_nccl_split(&s->groups[0][0], &s->nccl[0], 0, 0, NULL, 0, &t) == MEMOPT_ERR_ARGUMENT);
+    s->nccl[0].is_open = 0; s->nccl[0].status = MEMOPT_ERR_IO;
+    MUST(memopt_nccl_split(&s->groups[0][0], &s->nccl[0], 0, 0, NULL, 1, &t) == MEMOPT_ERR_IO && !t.begin_fn && !mock_live());
+}
 static void stuck_with(mock_fault fault, accident what, int at, int threads_fail) {
     static script room; script *const s = &room; int rank, ranks = 3;
     mock_begin();
@@ -447,13 +556,17 @@ static void refusals(void) {
     MUST(memopt_nccl_open(&s->nccl[0], &s->id, 0, 1, NULL, none / none, &t) == MEMOPT_ERR_ARGUMENT);
     MUST(memopt_nccl_open(&s->nccl[0], &s->id, 2, 2, NULL, 1, &t) == MEMOPT_ERR_ARGUMENT);
     MUST(memopt_nccl_open(&s->nccl[0], &s->id, -1, 2, NULL, 1, &t) == MEMOPT_ERR_ARGUMENT && !t.begin_fn && !mock_live());
+#if NCCL_VERSION_CODE < 21800
+    s->nccl[0].is_open = 1;
+    MUST(memopt_nccl_split(&s->groups[0][0], &s->nccl[0], 0, 0, NULL, 1, &t) == MEMOPT_ERR_UNSUPPORTED && !t.begin_fn && !mock_live());
+#endif
 }
 int main(int argc, char **argv) {
-    static const struct { const char *name; void (*fn)(void); } all[9] = {
+    static const struct { const char *name; void (*fn)(void); } all[10] = {
         { "bytes", bytes }, { "agree", agree }, { "agree", disagree_unchecked }, { "absent", absent }, { "away", away }, 
-        { "faults", faults }, { "unchecked", faults_unchecked }, { "stuck", stuck }, { "refusals", refusals } };
+        { "faults", faults }, { "unchecked", faults_unchecked }, { "groups", groups }, { "stuck", stuck }, { "refusals", refusals } };
     int i;
-    for (i = 0; i < 9; ++i) if (argc < 2 || !strcmp(argv[1], all[i].name)) {
+    for (i = 0; i < 10; ++i) if (argc < 2 || !strcmp(argv[1], all[i].name)) {
         const double since = now();
         all[i].fn();
         printf("%s: %d failures, %.1f s\n", all[i].name, failures, now() - since);

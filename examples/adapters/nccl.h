@@ -9,6 +9,10 @@
                  ...
                  memopt_comm_destroy(comm);
                  if (memopt_nccl_close(&nccl)) _exit(1);
+             Groups of these ranks, each with a communicator of its own (NCCL 2.18 or later): a rank says which group
+             by a color, and where in it by a key. All ranks do so before any of them begins a call: it takes memory.
+                 memopt_nccl_split(&row, &nccl, rank / 4, rank, stream, 60, &desc.transport);
+                 ... memopt_nccl_close(&row);          (all communicators in an order that all ranks have in common)
    WHAT      moves bytes of the device, and adds nothing. All calls move in order, on a stream of the adapter's own. A
              begin is ordered behind what `stream` (yours) was given before it; the host goes on. A wait holds the host
              until the bytes are there, as memopt_transport promises: no kernel ever sees bytes of a call that failed.
@@ -16,6 +20,13 @@
              What ranks compare (slot MEMOPT_COMM_CALLS, memory of the host) moves through 32 bytes a rank of pinned
              memory, in order, too: checked, a begin lasts until the calls begun before it are over. Where calls are to
              overlap, set memopt_comm_desc.unchecked once the program runs.
+   GROUPS    Calls of one communicator move in order. Those of several run beside each other, each in a stream of its
+             own, so a rank may begin them in another order than its peers. But a kernel of NCCL that waits for other
+             ranks occupies a part of the card as long as it waits (up to NCCL_MAX_CTAS multiprocessors): keep few calls
+             begun at a time. And CUDA gives streams only 8 queues to the card, in which one kernel waits behind that of
+             another stream: with more streams set CUDA_DEVICE_MAX_CONNECTIONS=32 before CUDA starts. The first call of
+             each communicator connects, and a begin then holds the host until all its ranks have come. Each has its own
+             status: after a failure give up the others, too, so that nobody waits for you there.
    FAILURE   NCCL is asked without blocking, and watched. On an error or after the deadline the communicator is aborted
              and the call returns a status. The other ranks learn of it by ncclRemoteError where NCCL finds out, else by
              their own deadline; it counts from the begin or wait on, with the work of `stream` that a call waits for.
@@ -290,39 +301,26 @@ static memopt_status memopt_nccl_close(memopt_nccl *m) {
     return MEMOPT_OK;
 }
 
-/* On all ranks. seconds: how long a rank waits for the others, above 0. compute: the stream that writes what is sent
-   and reads what is received. Returns OK; ERR_ARGUMENT, ERR_DEVICE, ERR_IO: nothing is open, unless is_stuck is set. */
-static memopt_status memopt_nccl_open(memopt_nccl *m, const ncclUniqueId *id, int rank, int rank_count,
-                                      cudaStream_t compute, double seconds, memopt_transport *out) {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+/* What a rank has beside NCCL's communicator. */
+static memopt_status memopt_nccl_prepare(memopt_nccl *m, int rank_count, cudaStream_t compute, double seconds) {
     memopt_host host;
-    memopt_error ignored;
-    memopt_status s = MEMOPT_ERR_DEVICE;
     size_t slot;
     int wrong;
 
-    memset(m, 0, sizeof *m);
-    memset(out, 0, sizeof *out);
-    if (!(seconds > 0) || rank < 0 || rank >= rank_count) return MEMOPT_ERR_ARGUMENT;
     (void)memopt_host_resolve(NULL, &host);
     m->clock = host.clock;
     m->deadline = seconds;
     m->compute = compute;
-    m->rank = rank;
-    m->rank_count = rank_count;
     wrong = cudaGetDevice(&m->device) || cudaStreamCreateWithFlags(&m->stream, cudaStreamNonBlocking)
             || cudaEventCreateWithFlags(&m->before, cudaEventDisableTiming)
             || cudaMallocHost((void **)&m->compared, (size_t)rank_count * MEMOPT_NCCL_COMPARED);
     for (slot = 0; slot < MEMOPT_COMM_SLOTS && !wrong; ++slot)
         wrong = cudaEventCreateWithFlags(&m->after[slot], cudaEventDisableTiming) != cudaSuccess;
-    if (!wrong) {
-        ncclResult_t result;
+    return wrong ? MEMOPT_ERR_DEVICE : MEMOPT_OK;
+}
 
-        config.blocking = 0;
-        result = ncclCommInitRankConfig(&m->comm, rank_count, *id, rank, &config);
-        m->is_open = m->comm != NULL;
-        s = m->is_open ? memopt_nccl_reach(m, result, NULL, &ignored) : MEMOPT_ERR_IO;
-    }
+/* The end of open and split: s as they have come out. */
+static memopt_status memopt_nccl_opened(memopt_nccl *m, memopt_status s, memopt_transport *out) {
     if (s) {
         (void)memopt_nccl_close(m);
         return s;
@@ -331,9 +329,78 @@ static memopt_status memopt_nccl_open(memopt_nccl *m, const ncclUniqueId *id, in
     out->wait_fn = memopt_nccl_wait;
     out->abort_fn = memopt_nccl_abort;
     out->user = m;
-    out->rank = (size_t)rank;
-    out->rank_count = (size_t)rank_count;
+    out->rank = (size_t)m->rank;
+    out->rank_count = (size_t)m->rank_count;
     return MEMOPT_OK;
+}
+
+/* On all ranks. seconds: how long a rank waits for the others, above 0. compute: the stream that writes what is sent
+   and reads what is received. Returns OK; ERR_ARGUMENT, ERR_DEVICE, ERR_IO: nothing is open, unless is_stuck is set. */
+static memopt_status memopt_nccl_open(memopt_nccl *m, const ncclUniqueId *id, int rank, int rank_count,
+                                      cudaStream_t compute, double seconds, memopt_transport *out) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    memopt_error ignored;
+    memopt_status s;
+
+    memset(m, 0, sizeof *m);
+    memset(out, 0, sizeof *out);
+    if (!(seconds > 0) || rank < 0 || rank >= rank_count) return MEMOPT_ERR_ARGUMENT;
+    m->rank = rank;
+    m->rank_count = rank_count;
+    s = memopt_nccl_prepare(m, rank_count, compute, seconds);
+    if (!s) {
+        ncclResult_t result;
+
+        config.blocking = 0;
+        result = ncclCommInitRankConfig(&m->comm, rank_count, *id, rank, &config);
+        m->is_open = m->comm != NULL;
+        s = m->is_open ? memopt_nccl_reach(m, result, NULL, &ignored) : MEMOPT_ERR_IO;
+    }
+    return memopt_nccl_opened(m, s, out);
+}
+
+#if NCCL_VERSION_CODE >= 21800
+/* It is the parent that is in progress, and NCCL writes m->comm at the end. */
+static memopt_status memopt_nccl_divide(memopt_nccl *m, memopt_nccl *parent, int color, int key) {
+    const int own_color = color < 0 ? NCCL_SPLIT_NOCOLOR : color;
+    memopt_error ignored;
+    memopt_status s = memopt_nccl_drain(parent, &ignored);
+
+    if (s) return s;
+    s = memopt_nccl_reach(parent, ncclCommSplit(parent->comm, own_color, key, &m->comm, NULL), NULL, &ignored);
+    m->is_stuck = s && parent->is_stuck; /* NCCL may still write */
+    if (m->is_stuck || !m->comm) return s || color < 0 ? s : MEMOPT_ERR_IO;
+    m->is_open = 1;
+    if (!s && (ncclCommUserRank(m->comm, &m->rank) || ncclCommCount(m->comm, &m->rank_count))) s = MEMOPT_ERR_IO;
+    if (s) memopt_nccl_end(m, ncclCommAbort);
+    return s;
+}
+#endif
+
+/* On all ranks of `parent`, none of whose calls is under way: a communicator of those that give the same color, in the
+   order of their keys (equal ones: of their ranks). A color below 0: none, *out is all 0, and nothing is to close. The
+   parent's deadline counts. Returns OK; ERR_ARGUMENT; ERR_UNSUPPORTED: NCCL is older than 2.18; ERR_DEVICE, ERR_IO:
+   nothing is open, unless is_stuck is set, and the parent may have failed, too; what failed the parent before. */
+static inline memopt_status memopt_nccl_split(memopt_nccl *m, memopt_nccl *parent, int color, int key,
+                                              cudaStream_t compute, double seconds, memopt_transport *out) {
+    memopt_status s = MEMOPT_ERR_UNSUPPORTED;
+
+    memset(m, 0, sizeof *m);
+    memset(out, 0, sizeof *out);
+    if (!(seconds > 0) || (!parent->is_open && !parent->status)) return MEMOPT_ERR_ARGUMENT;
+#if NCCL_VERSION_CODE >= 21800
+    if (parent->status) return parent->status;
+    s = memopt_nccl_prepare(m, parent->rank_count, compute, seconds);
+    if (s) {
+        memopt_error ignored;
+
+        (void)memopt_nccl_fail(parent, ncclUnhandledCudaError, &ignored); /* so that the others learn of it */
+    } else s = memopt_nccl_divide(m, parent, color, key);
+    if (!s && color < 0) return memopt_nccl_close(m);
+#else
+    (void)color; (void)key; (void)compute;
+#endif
+    return memopt_nccl_opened(m, s, out);
 }
 #if defined(__cplusplus) && defined(__GNUC__)
 #  pragma GCC diagnostic pop

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { PIECES = 2 * MOCK_RANKS, OBJECTS = 4096 };
+enum { PIECES = 2 * MOCK_RANKS, OBJECTS = 4096, SPLITS = 8 };
 typedef enum op_kind { OP_RECORD, OP_WAIT, OP_HOST, OP_HOLD, OP_CALL } op_kind;
 typedef enum call_kind { CALL_PIECES, CALL_ALL_GATHER, CALL_BROADCAST, CALL_ALL_TO_ALL } call_kind;
 typedef struct piece { int is_send, peer, is_done; const void *from; void *to; size_t bytes; } piece;
@@ -26,7 +26,8 @@ struct CUevent_st { unsigned long recorded, done; struct CUstream_st *stream; un
 typedef struct world { char id[NCCL_UNIQUE_ID_BYTES]; int count, joined, connecting, finalized; struct ncclComm *comms[MOCK_RANKS]; struct world *next; } world;
 typedef enum comm_life { JOINING, WORKING, FINALIZING, FINALIZED, ABORTED, DESTROYED } comm_life;
 struct ncclComm {
-    world *w; int rank; comm_life life; cudaStream_t stream; op *pending; unsigned long sequence; int polls, for_ever, connects;
+    world *w; int rank, device; comm_life life; cudaStream_t stream; op *pending; unsigned long sequence; int polls, for_ever, connects;
+    struct { int color, key; } split[SPLITS]; int splits; struct ncclComm **child; /* child: NULL, or where the last split puts it */
     ncclResult_t async; struct ncclComm *next;
 };
 typedef struct block { void *memory; size_t bytes; int is_pinned; } block;
@@ -305,15 +306,15 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     pthread_mutex_lock(&lock); (void)snprintf(id->internal, sizeof id->internal, "%d", ++ids); pthread_mutex_unlock(&lock);
     return ncclSuccess;
 }
-/* A call that can fail, of a rank; `comm` NULL: it is being made. With the lock. */
-static ncclResult_t enter(ncclComm_t comm, int rank) {
-    const unsigned long n = ++nccl_calls[rank];
-    if (device != rank) find("a call on another rank's device", rank);
-    if (comm && comm->life >= FINALIZING) { find("a call after the end", rank); return ncclInvalidUsage; }
-    if (comm && (comm->life == JOINING || comm->polls || comm->for_ever || comm->connects)) { find("a call before the one before is through", rank); return ncclInvalidUsage; }
-    if (hits(MOCK_CALL, rank, n)) return faults[MOCK_CALL][rank].result;
+/* A call that can fail, of a device; `comm` NULL: it is being made. With the lock. */
+static ncclResult_t enter(ncclComm_t comm, int own) {
+    const unsigned long n = ++nccl_calls[own];
+    if (device != own) find("a call on another rank's device", own);
+    if (comm && comm->life >= FINALIZING) { find("a call after the end", own); return ncclInvalidUsage; }
+    if (comm && (comm->life == JOINING || comm->polls || comm->for_ever || comm->connects || comm->child)) { find("a call before the one before is through", own); return ncclInvalidUsage; }
+    if (hits(MOCK_CALL, own, n)) return faults[MOCK_CALL][own].result;
     if (comm && comm->async) return comm->async;
-    if (comm && hits(MOCK_ASYNC, rank, n)) comm->async = faults[MOCK_ASYNC][rank].result;
+    if (comm && hits(MOCK_ASYNC, own, n)) comm->async = faults[MOCK_ASYNC][own].result;
     return ncclSuccess;
 }
 static void take_in(ncclComm_t c) {
@@ -324,39 +325,86 @@ static void take_in(ncclComm_t c) {
 }
 /* The call has been made: through now, or after a few polls. */
 static ncclResult_t leave(ncclComm_t c) {
-    if (hits(MOCK_PROGRESS, c->rank, nccl_calls[c->rank])) c->for_ever = 1;
+    if (hits(MOCK_PROGRESS, c->device, nccl_calls[c->device])) c->for_ever = 1;
     c->polls = delay;
     if (c->pending && c->pending->call == CALL_PIECES && c->pending->sequence == 1) { c->connects = delay > 0; ++c->w->connecting; }
     if (c->polls || c->for_ever) return ncclInProgress;
     take_in(c);
     return c->life == FINALIZING ? ncclInProgress : ncclSuccess;
 }
+static ncclComm_t comm_make(const char *id, int count, int rank) {
+    world *w; ncclComm_t c;
+    for (w = worlds; w && memcmp(w->id, id, sizeof w->id); w = w->next) {}
+    if (!w) {
+        w = (world *)calloc(1, sizeof *w); if (!w) abort();
+        memcpy(w->id, id, sizeof w->id); w->count = count; w->next = worlds; worlds = w;
+    }
+    c = (ncclComm_t)calloc(1, sizeof *c); if (!c) abort();
+    if (w->count != count || w->comms[rank]) find("a rank that is there already", device);
+    c->w = w; c->rank = rank; c->device = device; c->life = JOINING; c->next = comms; comms = c; w->comms[rank] = c; ++w->joined;
+    return c;
+}
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int count, ncclUniqueId id, int rank, ncclConfig_t *config) {
-    world *w; ncclComm_t c; ncclResult_t r;
+    ncclComm_t c; ncclResult_t r;
     pthread_mutex_lock(&lock);
     r = enter(NULL, rank);
     if (r) { pthread_mutex_unlock(&lock); return r; }
     if (config->blocking != 0 || config->magic != 0xcafebeef || config->size != sizeof *config) find("a communicator that blocks", rank);
-    for (w = worlds; w && memcmp(w->id, id.internal, sizeof w->id); w = w->next) {}
-    if (!w) {
-        w = (world *)calloc(1, sizeof *w); if (!w) abort();
-        memcpy(w->id, id.internal, sizeof w->id); w->count = count; w->next = worlds; worlds = w;
-    }
-    c = (ncclComm_t)calloc(1, sizeof *c); if (!c) abort();
-    if (w->count != count || w->comms[rank]) find("a rank that is there already", rank);
-    c->w = w; c->rank = rank; c->life = JOINING; c->next = comms; comms = c; w->comms[rank] = c; ++w->joined;
-    r = leave(c);
+    c = comm_make(id.internal, count, rank);
+    (void)leave(c);
     *out = c;
     pthread_mutex_unlock(&lock);
     return ncclInProgress;
 }
+ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out, ncclConfig_t *config) {
+    ncclResult_t r;
+    pthread_mutex_lock(&lock);
+    r = enter(c, c->device);
+    *out = NULL;
+    if (config) find("a group that is not like its parent", c->device);
+    if (c->stream && c->stream->first) find("a split while calls are under way", c->device);
+    if (!r && (c->splits == SPLITS || color < NCCL_SPLIT_NOCOLOR)) r = ncclInvalidArgument;
+    if (!r) {
+        c->split[c->splits].color = color; c->split[c->splits++].key = key; c->child = out;
+        (void)leave(c);
+        r = ncclInProgress;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+/* All ranks have asked for theirs. */
+static void split_end(ncclComm_t c) {
+    const int n = c->splits - 1, color = c->split[n].color, key = c->split[n].key;
+    char id[NCCL_UNIQUE_ID_BYTES] = ""; int r, count = 0, before = 0;
+    for (r = 0; r < c->w->count; ++r) if (c->w->comms[r]->split[n].color == color) {
+        const int other = c->w->comms[r]->split[n].key;
+        ++count; before += other < key || (other == key && r < c->rank);
+    }
+    (void)snprintf(id, sizeof id, "%.40s.%d.%d", c->w->id, n, color);
+    *c->child = color == NCCL_SPLIT_NOCOLOR ? NULL : comm_make(id, count, before);
+    if (*c->child) (*c->child)->life = WORKING;
+    c->child = NULL;
+}
+static int split_has_all(const struct ncclComm *c) {
+    int r;
+    for (r = 0; r < c->w->count; ++r) if (!c->w->comms[r] || c->w->comms[r]->life >= ABORTED || c->w->comms[r]->splits < c->splits) return 0;
+    return 1;
+}
+static ncclResult_t ask(ncclComm_t c, int *out, int value) {
+    ncclResult_t r;
+    pthread_mutex_lock(&lock); r = enter(c, c->device); *out = value; pthread_mutex_unlock(&lock);
+    return r;
+}
+ncclResult_t ncclCommUserRank(const ncclComm_t c, int *rank) { return ask(c, rank, c->rank); }
+ncclResult_t ncclCommCount(const ncclComm_t c, int *count) { return ask(c, count, c->w->count); }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *out) {
     ncclResult_t r = ncclSuccess; int waits;
     pthread_mutex_lock(&lock);
-    if (c->life >= ABORTED) { find("a question after the end", c->rank); r = ncclInvalidArgument; }
+    if (c->life >= ABORTED) { find("a question after the end", c->device); r = ncclInvalidArgument; }
     else if (c->async) *out = c->async;
     else if (c->for_ever || c->polls > 0) { *out = ncclInProgress; if (!c->for_ever && !--c->polls && !c->connects) take_in(c); }
     else if (c->connects) { *out = ncclInProgress; if (c->w->connecting == c->w->count) { c->connects = 0; take_in(c); } }
+    else if (c->child) { *out = ncclInProgress; if (split_has_all(c)) { split_end(c); *out = ncclSuccess; } }
     else if (c->life == JOINING) { if (c->w->joined == c->w->count) c->life = WORKING; *out = c->life == JOINING ? ncclInProgress : ncclSuccess; }
     else if (c->life == FINALIZING) {
         if (c->w->finalized == c->w->count) c->life = FINALIZED;
@@ -370,7 +418,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *out) {
 ncclResult_t ncclCommFinalize(ncclComm_t c) {
     ncclResult_t r;
     pthread_mutex_lock(&lock);
-    r = enter(c, c->rank);
+    r = enter(c, c->device);
     if (!r) { c->life = FINALIZING; ++c->w->finalized; r = leave(c); }
     pthread_mutex_unlock(&lock);
     return r;
@@ -378,11 +426,11 @@ ncclResult_t ncclCommFinalize(ncclComm_t c) {
 static ncclResult_t end(ncclComm_t c, mock_fault hang, comm_life life) {
     int r;
     pthread_mutex_lock(&lock);
-    if (device != c->rank) find("the end on another rank's device", c->rank);
-    if (c->life >= ABORTED) find("ended twice", c->rank);
-    if (life == DESTROYED && c->life != FINALIZED) find("destroyed, and not finalized", c->rank);
-    if (life == ABORTED) ++aborts[c->rank];
-    while (faults[hang][c->rank].n && !is_released) pthread_cond_wait(&released, &lock);
+    if (device != c->device) find("the end on another rank's device", c->device);
+    if (c->life >= ABORTED) find("ended twice", c->device);
+    if (life == DESTROYED && c->life != FINALIZED) find("destroyed, and not finalized", c->device);
+    if (life == ABORTED) ++aborts[c->device];
+    while (faults[hang][c->device].n && !is_released) pthread_cond_wait(&released, &lock);
     c->life = life;
     for (r = 0; life == ABORTED && remote_errors && r < c->w->count; ++r)
         if (c->w->comms[r] && c->w->comms[r]->life < ABORTED && !c->w->comms[r]->async) c->w->comms[r]->async = ncclRemoteError;
@@ -397,18 +445,18 @@ static void must_reach(const void *x, size_t n, int rank) {
     if (i == block_count) find("memory that the device does not reach", rank);
 }
 static ncclResult_t submit(ncclComm_t c, op *o, cudaStream_t s) { /* o is the library's from here on */
-    if (c->stream && c->stream != s) find("another stream than before", c->rank);
+    if (c->stream && c->stream != s) find("another stream than before", c->device);
     c->stream = s; o->comm = c; o->sequence = ++c->sequence; c->pending = o;
     return leave(c);
 }
 static ncclResult_t collective(call_kind kind, const void *send, void *receive, size_t n, size_t sends, size_t receives, int root, ncclDataType_t type, ncclComm_t c, cudaStream_t s) {
     ncclResult_t r; op *o;
     pthread_mutex_lock(&lock);
-    r = enter(c, c->rank);
-    if (depth) find("a call of all ranks in a group", c->rank);
-    if (type != ncclUint8) find("another type than bytes", c->rank);
+    r = enter(c, c->device);
+    if (depth) find("a call of all ranks in a group", c->device);
+    if (type != ncclUint8) find("another type than bytes", c->device);
     if (!r) {
-        must_reach(send, n * sends, c->rank); must_reach(receive, n * receives, c->rank);
+        must_reach(send, n * sends, c->device); must_reach(receive, n * receives, c->device);
         o = make(OP_CALL); o->call = kind; o->send = send; o->receive = receive; o->bytes = n; o->root = root;
         r = submit(c, o, s);
     }
@@ -439,14 +487,14 @@ ncclResult_t ncclGroupStart(void) {
 static ncclResult_t add(int is_send, const void *from, void *to, size_t n, int peer, ncclDataType_t type, ncclComm_t c, cudaStream_t s) {
     ncclResult_t r; piece *p;
     pthread_mutex_lock(&lock);
-    r = enter(c, c->rank);
-    if (!depth) find("a piece without a group", c->rank);
-    if (type != ncclUint8) find("another type than bytes", c->rank);
+    r = enter(c, c->device);
+    if (!depth) find("a piece without a group", c->device);
+    if (type != ncclUint8) find("another type than bytes", c->device);
     if (!r) {
         if (!group) { group = make(OP_CALL); group->call = CALL_PIECES; group->comm = c; }
-        if (c->stream && c->stream != s) find("another stream than before", c->rank);
+        if (c->stream && c->stream != s) find("another stream than before", c->device);
         c->stream = s;
-        must_reach(is_send ? from : to, n, c->rank);
+        must_reach(is_send ? from : to, n, c->device);
         if (peer < 0 || peer >= c->w->count || group->piece_count == PIECES) abort();
         p = &group->pieces[group->piece_count++];
         p->is_send = is_send; p->peer = peer; p->from = from; p->to = to; p->bytes = n;

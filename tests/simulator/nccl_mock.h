@@ -4,7 +4,8 @@
    Streams    run nothing until somebody asks, and then only what the answer needs: here and on the other ranks.
    NCCL       calls are taken in at the end of the outermost group, with mock_delay() only when ncclCommGetAsyncError()
               has said ncclInProgress a few times, and the first pieces when every rank has come to its own. Pieces
-              between two ranks move when both have come; a call of all ranks when all have.
+              between two ranks move when both have come; a call of all ranks when all have. ncclCommSplit() is in
+              progress, on its parent, until all ranks have asked, and its communicator is NULL until then.
    Findings   what real ones would answer by a hang or wrong bytes: see mock_findings(). */
 #ifndef NCCL_MOCK_H
 #define NCCL_MOCK_H

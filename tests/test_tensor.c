@@ -547,18 +547,18 @@ static void width_turns(void) {
     for (i = 0; i < PARTS * DEPTH * COLUMNS; ++i) weights[i] = (float)(i * 5 % 19) - 9;
     for (workers = 1; workers <= 3; workers += 2) {
         test_worker_set set; memopt_threads threads = test_workers(&set, (int)workers, 0); transformer t = width_shape(0, MEMOPT_TYPE_F32); transformer_cut cut = { PARTS, 0, 1, NULL, 0 };
-        tensor_work x; tensor_sum s; memopt_status status[3]; unsigned char *scratch;
+        tensor_work x; tensor_sum s; memopt_gemm gemm; memopt_status status[3]; unsigned char *scratch;
 
         memset(&x, 0, sizeof x); memset(&s, 0, sizeof s);
         t.width = COLUMNS; t.cut = &cut;
         x.own.shape = &t; x.own.rows = ROWS; x.own.ops.threads = &threads;
         x.pieces = PARTS; x.rows = ROWS; x.workers = workers; x.turn = tensor_least(ROWS, TENSOR_ROWS * workers); x.status = status;
         s.x = &x; s.planes = planes; s.weights = weights; s.rows = ROWS; s.depth = DEPTH; s.piece = DEPTH * COLUMNS; s.stride = s.columns = COLUMNS;
-        CHECK(memopt_gemm_resolve(NULL, &s.gemm) == MEMOPT_OK);
-        x.branch = TENSOR_ROWS * TENSOR_COLUMNS;
+        CHECK(memopt_gemm_resolve(NULL, &gemm) == MEMOPT_OK);
+        x.block_rows = TENSOR_ROWS; x.block_columns = TENSOR_COLUMNS; x.branch = x.block_rows * x.block_columns;
         x.branches = (float *)calloc(workers * tensor_levels(&x) * x.branch, 4);
         x.send = x.receive = (float *)calloc(x.turn * COLUMNS, 4);
-        scratch = (unsigned char *)calloc(1, workers * transformer_up(s.gemm.scratch_bytes, 64) + 64);
+        scratch = (unsigned char *)calloc(1, workers * transformer_up(gemm.scratch_bytes, 64) + 64);
         x.own.ops.scratch = scratch + (64 - (uintptr_t)scratch % 64);
         CHECK(tensor_hand_out(&s, width_keep, sums) == MEMOPT_OK);
         for (r = 0; r < ROWS; ++r)
@@ -568,7 +568,7 @@ static void width_turns(void) {
                 for (k = 0; k < PARTS * DEPTH; ++k) sum += planes[(k / DEPTH * ROWS + r) * DEPTH + k % DEPTH] * weights[k * COLUMNS + c];
                 if (sums[r * COLUMNS + c] != sum) { CHECK_AT(sums[r * COLUMNS + c] == sum, r * COLUMNS + c); r = ROWS - 1; break; }
             }
-        s.gemm.multiply_fn = width_no_product;
+        x.own.ops.gemm.multiply_fn = width_no_product;
         CHECK(tensor_hand_out(&s, width_keep, sums) == MEMOPT_ERR_MEMORY); /* whichever worker it was */
         free(scratch); free(x.branches); free(x.send);
     }

@@ -40,16 +40,201 @@
 #  pragma GCC diagnostic ignored "-Wold-style-cast"
 #endif
 
-enum { TENSOR_ROWS = 384, TENSOR_COLUMNS = 768, /* of a worker's turn: the gemm's own */
-       TENSOR_LEVELS = 16 };                    /* of a tree: more parts than anybody has */
+enum { TENSOR_LEVELS = 16 }; /* of a tree: more parts than anybody has */
+
+static inline size_t tensor_least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* ---- what a CPU does by itself; tensor_device.h has the same of a device ---- */
+#ifdef PARTS_DEVICE_H
+#  include "tensor_device.h"
+#else
+enum { TENSOR_ROWS = 384, TENSOR_COLUMNS = 768 }; /* of a worker's turn: the gemm's own */
+
+static inline const char *tensor_device_problem(const transformer *t) {
+    (void)t;
+    return NULL;
+}
+
+static inline size_t tensor_block_rows(const transformer *t) {
+    (void)t;
+    return TENSOR_ROWS;
+}
+
+static inline size_t tensor_block_columns(const transformer *t) {
+    (void)t;
+    return TENSOR_COLUMNS;
+}
+
+static inline size_t tensor_workers(const transformer_ops *ops) {
+    return ops->threads && ops->threads->run_fn && ops->threads->worker_count > 1
+         ? (size_t)ops->threads->worker_count : 1;
+}
+
+/* Turns of workers, each of which tells its own status. */
+static inline void tensor_each(const transformer_ops *ops, size_t turns, memopt_task_fn *fn, void *task) {
+    size_t i;
+
+    if (tensor_workers(ops) > 1) ops->threads->run_fn(ops->threads->user, turns, fn, task);
+    else for (i = 0; i < turns; ++i) fn(task, i, 0);
+}
+
+/* The scratch of products, in a dry run. */
+static inline memopt_status tensor_count_products(const transformer_ops *ops) {
+    memopt_gemm gemm;
+    const memopt_status s = memopt_gemm_resolve(&ops->gemm, &gemm);
+    const size_t bytes = s ? 0 : tensor_workers(ops) * transformer_up(gemm.scratch_bytes, 64);
+
+    if (*ops->count_scratch < bytes) *ops->count_scratch = bytes;
+    return s;
+}
+
+/* By a worker alone, or, SIZE_MAX, by all of them. */
+static inline memopt_status tensor_multiply(const transformer_ops *ops, const memopt_product *q, size_t worker) {
+    memopt_gemm gemm;
+    const memopt_status s = memopt_gemm_resolve(&ops->gemm, &gemm);
+    const size_t at = worker == SIZE_MAX || s ? 0 : worker * transformer_up(gemm.scratch_bytes, 64);
+
+    return s ? s : gemm.multiply_fn(gemm.user, q, worker == SIZE_MAX ? ops->threads : NULL,
+                                    (unsigned char *)ops->scratch + at);
+}
+
+static inline memopt_status tensor_round(const transformer_ops *ops, memopt_type type, void *to, const float *from,
+                                          size_t n) {
+    if (type == MEMOPT_TYPE_BF16) return memopt_bf16_from_f32((uint16_t *)to, from, n, ops->threads);
+    if (type == MEMOPT_TYPE_F16) return memopt_f16_from_f32((uint16_t *)to, from, n, ops->threads);
+    memcpy(to, from, n * sizeof *from);
+    return MEMOPT_OK;
+}
+
+static inline void tensor_add_bias(float *sums, const void *bias, memopt_type type, size_t rows, size_t columns) {
+    float some[256];
+    size_t at, n, r;
+
+    for (at = 0; at < columns; at += n) {
+        n = tensor_least(columns - at, 256);
+        if (type == MEMOPT_TYPE_F32) memcpy(some, (const float *)bias + at, n * sizeof *some);
+        else if (type == MEMOPT_TYPE_BF16) (void)memopt_f32_from_bf16(some, (const uint16_t *)bias + at, n, NULL);
+        else (void)memopt_f32_from_f16(some, (const uint16_t *)bias + at, n, NULL);
+        for (r = 0; r < rows; ++r) (void)transformer_plus(NULL, sums + r * columns + at, some, n);
+    }
+}
+
+/* Sums of rows, with a bias or NULL, in `type`. */
+static inline memopt_status tensor_store_rows(const transformer_ops *ops, const transformer *t, float *sums,
+                                              size_t rows, const void *bias, void *to) {
+    if (bias) tensor_add_bias(sums, bias, t->weight_type, rows, t->width);
+    return tensor_round(ops, t->type, to, sums, rows * t->width);
+}
+
+static inline memopt_status tensor_check_ids(const memopt_tape_call *call, const int32_t *ids, size_t n,
+                                             size_t vocabulary) {
+    size_t r;
+
+    for (r = 0; r < n; ++r)
+        if (ids[r] < 0 || (size_t)ids[r] >= vocabulary)
+            return transformer_refuse(call, "an id is not below the vocabulary");
+    return MEMOPT_OK;
+}
+
+/* Ids among `count` tokens from `first` on; in place of the others the first of them, which nobody asks for. */
+static inline memopt_status tensor_own_ids(const transformer_ops *ops, int32_t *to, const int32_t *ids, size_t n,
+                                           size_t first, size_t count) {
+    size_t r;
+
+    (void)ops;
+    for (r = 0; r < n; ++r) to[r] = (size_t)ids[r] - first < count ? (int32_t)((size_t)ids[r] - first) : 0;
+    return MEMOPT_OK;
+}
+
+/* Of n rows where each is among those that ranks have sent, which have `count` tokens each. */
+static inline memopt_status tensor_sent_ids(const transformer_ops *ops, int32_t *to, const int32_t *ids, size_t n,
+                                            size_t count, size_t vocabulary) {
+    size_t r;
+
+    (void)ops;
+    (void)vocabulary; /* they have been looked at */
+    for (r = 0; r < n; ++r) to[r] = (int32_t)((size_t)ids[r] / count * n + r);
+    return MEMOPT_OK;
+}
+
+/* For a backward: the rows of `plane` that asked for a token from `first` on come first, in their order. */
+static inline memopt_status tensor_own_rows_first(const transformer_ops *ops, memopt_embedding *e, void *plane,
+                                                  int32_t *to, size_t first) {
+    const size_t bytes = e->width * memopt_type_bytes(e->type);
+    unsigned char *rows = (unsigned char *)plane;
+    size_t r, n = 0;
+
+    (void)ops;
+    for (r = 0; r < e->rows; ++r) {
+        const size_t id = (size_t)e->ids[r] - first;
+
+        if (id >= e->vocabulary) continue;
+        if (n < r) memcpy(rows + n * bytes, rows + r * bytes, bytes);
+        to[n++] = (int32_t)id;
+    }
+    e->rows = n;
+    e->ids = to;
+    return MEMOPT_OK;
+}
+
+static inline memopt_type tensor_logits_type(const transformer *t) {
+    (void)t;
+    return MEMOPT_TYPE_F32;
+}
+
+/* Gradients of logits, which are floats, in `type`, which is never wider: n of each part, behind those before it. */
+static inline memopt_status tensor_narrow_logits(const transformer_ops *ops, const transformer *t, void *logits,
+                                                 size_t p, size_t n) {
+    const size_t size = memopt_type_bytes(t->type);
+    const float *from = (const float *)logits + p * n;
+    unsigned char *to = (unsigned char *)logits + p * n * size;
+    uint16_t piece[512];
+    size_t i, some;
+    memopt_status s = MEMOPT_OK;
+
+    for (i = 0; size < sizeof *from && i < n && !s; i += some) {
+        some = tensor_least(n - i, 512);
+        s = tensor_round(ops, t->type, piece, from + i, some);
+        memcpy(to + i * size, piece, some * size);
+    }
+    return s;
+}
+
+static inline memopt_status tensor_count_targets(const memopt_tape_call *call, const int32_t *targets, size_t n,
+                                                 size_t *count) {
+    size_t r;
+
+    (void)call;
+    for (r = 0; r < n; ++r) *count += targets[r] >= 0;
+    return MEMOPT_OK;
+}
+
+static inline memopt_status tensor_join_rows(const transformer_ops *ops, memopt_cross_entropy_row *rows, size_t count,
+                                             size_t n) { /* as tensor_tree() */
+    size_t half, i, r;
+
+    (void)ops;
+    for (half = 1; half < count; half *= 2)
+        for (i = 0; i + half < count; i += 2 * half)
+            for (r = 0; r < n; ++r)
+                rows[i * n + r] = memopt_cross_entropy_join(rows[i * n + r], rows[(i + half) * n + r]);
+    return MEMOPT_OK;
+}
+
+static inline memopt_status tensor_add_loss(const transformer_ops *ops, double *loss, const memopt_loss *of_rows,
+                                            int is_first) {
+    (void)ops;
+    (void)is_first; /* it begins with 0 */
+    *loss += of_rows->loss;
+    return MEMOPT_OK;
+}
+#endif
 
 /* ---- shapes ---- */
 static inline size_t tensor_pieces(const transformer *t) { /* of a rank */
     return t->cut->parts / t->cut->rank_count;
-}
-
-static inline size_t tensor_least(size_t a, size_t b) {
-    return a < b ? a : b;
 }
 
 static inline size_t tensor_own_rows(const transformer *t) {
@@ -150,6 +335,7 @@ static inline const char *tensor_problem(const transformer *t) {
         return "the grain does not divide parts of the head";
     if (t->vocabulary + tensor_vocabulary(t) <= transformer_padded(t)) return "a part of the vocabulary is all padding";
     if (t->swiglu && t->geglu) return "swiglu and geglu are both set";
+    if (tensor_device_problem(t)) return tensor_device_problem(t);
     return c->by_length ? tensor_length_problem(t) : tensor_width_problem(t);
 }
 
@@ -162,14 +348,10 @@ typedef struct tensor_work {
     float           *leaves;   /* of a backward: their gradients, of each part and then of each rank */
     float           *send, *receive, *branches; /* for tensor_hand_out() */
     size_t           branch;   /* elements of one */
-    memopt_status   *status;   /* of each worker */
+    memopt_status   *status, alone; /* of each worker; of the only one */
     size_t           turn, workers; /* rows of each rank in a turn of it */
+    size_t           block_rows, block_columns; /* of a product */
 } tensor_work;
-
-static inline size_t tensor_workers(const transformer_ops *ops) {
-    return ops->threads && ops->threads->run_fn && ops->threads->worker_count > 1
-         ? (size_t)ops->threads->worker_count : 1;
-}
 
 /* Of a tensor that all ranks have: what this one computes with. */
 static inline void tensor_find_own(tensor_work *x, size_t i) {
@@ -220,14 +402,17 @@ static inline size_t tensor_levels(const tensor_work *x) { /* of a rank's branch
 /* The last that a callback takes: what it runs with, and room for its sums. */
 static inline void tensor_ready(tensor_work *x, int backward) {
     const transformer *t = x->own.shape;
-    const size_t ranks = t->cut->rank_count, most = TENSOR_ROWS * (ranks > 1 ? 1 : x->workers);
+    const size_t ranks = t->cut->rank_count;
 
-    x->turn = tensor_least(x->own.rows, most);
+    x->block_rows = tensor_least(tensor_block_rows(t), x->rows);
+    x->block_columns = tensor_least(tensor_block_columns(t), t->width);
+    x->turn = tensor_least(x->own.rows, x->block_rows * (ranks > 1 ? 1 : x->workers));
     x->send = tensor_take_floats(x, ranks * x->turn * t->width);
     x->receive = ranks > 1 ? tensor_take_floats(x, ranks * x->turn * t->width) : x->send;
-    x->branch = tensor_least(TENSOR_ROWS, x->rows) * tensor_least(TENSOR_COLUMNS, t->width);
+    x->branch = x->block_rows * x->block_columns;
     x->branches = tensor_take_floats(x, x->workers * tensor_levels(x) * x->branch);
-    x->status = (memopt_status *)memopt_tape_take(x->own.call, MEMOPT_TAPE_SCRATCH, x->workers * sizeof *x->status);
+    x->status = x->workers == 1 ? &x->alone
+              : (memopt_status *)memopt_tape_take(x->own.call, MEMOPT_TAPE_SCRATCH, x->workers * sizeof *x->status);
     if (backward) x->leaves = tensor_take_floats(x, (x->pieces > ranks ? x->pieces : ranks) * x->sums);
     x->own.ops = memopt_ops_in(x->own.call, &t->ops);
 }
@@ -325,7 +510,6 @@ typedef struct tensor_sum {
     size_t       rows;        /* of a plane */
     size_t       depth, piece, stride; /* of a part; elements from its matrix to the next, and from row to row */
     int          transposed;  /* of the matrix */
-    memopt_gemm  gemm;
     size_t       at, count;   /* rows of each rank that are in turn */
     float       *to;          /* rank by rank */
     size_t       columns, blocks, strips; /* of a row; turns of a worker: blocks of rows by strips of columns */
@@ -350,14 +534,26 @@ static inline memopt_product tensor_product(const tensor_sum *s, size_t p, size_
     return q;
 }
 
+/* Sums of a level onto those of the one below; strides are from row to row. */
+static inline memopt_status tensor_plus_rows(const tensor_work *x, float *to, size_t stride, const float *from,
+                                             size_t rows, size_t columns) {
+    memopt_status s = MEMOPT_OK;
+    size_t r;
+
+    if (stride == columns) return transformer_plus(&x->own.ops, to, from, rows * columns);
+    for (r = 0; r < rows && !s; ++r)
+        s = transformer_plus(&x->own.ops, to + r * stride, from + r * columns, columns);
+    return s;
+}
+
 /* The branch of this rank's parts, of some rows and columns: a part's product goes to the next level, and from there
    down as long as it completes a pair. Level 0 is the result. */
 static inline memopt_status tensor_branch(const tensor_sum *s, size_t row, size_t rows, size_t column, size_t columns,
                                           float *to, size_t worker) {
     const tensor_work *x = s->x;
-    const size_t gemm = transformer_up(s->gemm.scratch_bytes, 64), room = x->branch;
+    const size_t room = x->branch;
     float *const levels = x->branches + worker * tensor_levels(x) * room;
-    size_t depth = 0, p, pairs, r;
+    size_t depth = 0, p, pairs;
     memopt_status status = MEMOPT_OK;
 
     for (p = 0; p < x->pieces && !status; ++p) {
@@ -365,12 +561,10 @@ static inline memopt_status tensor_branch(const tensor_sum *s, size_t row, size_
 
         q.result = depth ? levels + (depth - 1) * room : to;
         q.result_stride = depth ? columns : s->columns;
-        status = s->gemm.multiply_fn(s->gemm.user, &q, NULL, (unsigned char *)x->own.ops.scratch + worker * gemm);
-        for (++depth, pairs = p + 1; pairs % 2 == 0; pairs /= 2, --depth)
-            for (r = 0; r < rows; ++r)
-                (void)transformer_plus(&x->own.ops, depth > 2 ? levels + (depth - 3) * room + r * columns
-                                                              : to + r * s->columns,
-                                       levels + (depth - 2) * room + r * columns, columns);
+        status = tensor_multiply(&x->own.ops, &q, worker);
+        for (++depth, pairs = p + 1; pairs % 2 == 0 && !status; pairs /= 2, --depth)
+            status = tensor_plus_rows(x, depth > 2 ? levels + (depth - 3) * room : to, depth > 2 ? columns : s->columns,
+                                      levels + (depth - 2) * room, rows, columns);
     }
     return status;
 }
@@ -378,28 +572,26 @@ static inline memopt_status tensor_branch(const tensor_sum *s, size_t row, size_
 /* A worker's turn: a strip of a block of the rows of a rank. */
 static inline void tensor_turn(void *user, size_t index, int worker) {
     const tensor_sum *s = (const tensor_sum *)user;
-    const size_t column = index % s->strips * TENSOR_COLUMNS, block = index / s->strips;
-    const size_t rank = block / s->blocks, at = block % s->blocks * TENSOR_ROWS;
-    const size_t rows = tensor_least(s->count - at, TENSOR_ROWS);
-    const size_t columns = tensor_least(s->columns - column, TENSOR_COLUMNS);
-    const memopt_status status = tensor_branch(s, rank * s->x->own.rows + s->at + at, rows, column, columns,
+    const tensor_work *x = s->x;
+    const size_t column = index % s->strips * x->block_columns, block = index / s->strips;
+    const size_t rank = block / s->blocks, at = block % s->blocks * x->block_rows;
+    const size_t rows = tensor_least(s->count - at, x->block_rows);
+    const size_t columns = tensor_least(s->columns - column, x->block_columns);
+    const memopt_status status = tensor_branch(s, rank * x->own.rows + s->at + at, rows, column, columns,
                                                s->to + (rank * s->count + at) * s->columns + column, (size_t)worker);
 
-    if (status) s->x->status[worker] = status;
+    if (status) x->status[worker] = status;
 }
 
 /* s->count rows of each rank, from s->at on. */
 static inline memopt_status tensor_branches(tensor_sum *s, size_t ranks) {
-    const memopt_threads *threads = s->x->own.ops.threads;
     memopt_status *const status = s->x->status;
-    size_t i, turns;
+    size_t i;
 
-    s->blocks = (s->count + TENSOR_ROWS - 1) / TENSOR_ROWS;
-    s->strips = (s->columns + TENSOR_COLUMNS - 1) / TENSOR_COLUMNS;
-    turns = ranks * s->blocks * s->strips;
+    s->blocks = (s->count + s->x->block_rows - 1) / s->x->block_rows;
+    s->strips = (s->columns + s->x->block_columns - 1) / s->x->block_columns;
     for (i = 0; i < s->x->workers; ++i) status[i] = MEMOPT_OK;
-    if (s->x->workers > 1) threads->run_fn(threads->user, turns, tensor_turn, s);
-    else for (i = 0; i < turns; ++i) tensor_turn(s, i, 0);
+    tensor_each(&s->x->own.ops, ranks * s->blocks * s->strips, tensor_turn, s);
     for (i = 1; i < s->x->workers && !status[0]; ++i) status[0] = status[i];
     return status[0];
 }
@@ -419,9 +611,10 @@ static inline memopt_status tensor_hand_out(tensor_sum *s, tensor_end_fn *end_fn
         s->count = tensor_least(x->own.rows - s->at, x->turn);
         s->to = x->send;
         if (s->planes) status = tensor_branches(s, ranks);
-        for (r = 0; !s->planes && r < ranks; ++r)
-            memcpy(x->send + r * s->count * columns, s->floats + (r * x->own.rows + s->at) * columns,
-                   s->count * columns * sizeof(float));
+        for (r = 0; !s->planes && r < ranks && !status; ++r)
+            status = transformer_copy(&x->own.ops, x->send + r * s->count * columns,
+                                      s->floats + (r * x->own.rows + s->at) * columns,
+                                      s->count * columns * sizeof(float));
         if (!status && ranks > 1)
             status = tensor_call(x, MEMOPT_COMM_ALL_TO_ALL, s->count * columns * sizeof(float), x->send, x->receive);
         if (status) break;
@@ -429,13 +622,6 @@ static inline memopt_status tensor_hand_out(tensor_sum *s, tensor_end_fn *end_fn
         if (!status) status = end_fn(x, x->receive, s->at, s->count, to);
     }
     return status;
-}
-
-static inline memopt_status tensor_count_scratch(const tensor_work *x, const memopt_gemm *gemm) {
-    const size_t bytes = x->workers * transformer_up(gemm->scratch_bytes, 64);
-
-    if (*x->own.ops.count_scratch < bytes) *x->own.ops.count_scratch = bytes;
-    return MEMOPT_OK;
 }
 
 /* The sum over parts that tensor `i` makes of planes: forward rows of its inputs, or backward of its outputs. */
@@ -454,26 +640,13 @@ static inline memopt_status tensor_sum_of(const tensor_work *x, size_t i, const 
     s.transposed = !backward;
     s.depth = backward ? transformer_piece(l) / l->columns : l->columns;
     s.columns = x->own.shape->width;
-    if (memopt_gemm_resolve(&x->own.ops.gemm, &s.gemm)) return MEMOPT_ERR_ARGUMENT;
-    if (x->own.call->describing) return tensor_count_scratch(x, &s.gemm);
-    return tensor_hand_out(&s, end_fn, to);
-}
-
-/* Sums as they are, in `type`. */
-static inline memopt_status tensor_store(const tensor_work *x, const float *from, size_t n, void *to, size_t at) {
-    const memopt_type type = x->own.shape->type;
-    void *const there = transformer_at(to, at, type);
-
-    if (type == MEMOPT_TYPE_BF16) return memopt_bf16_from_f32((uint16_t *)there, from, n, x->own.ops.threads);
-    if (type == MEMOPT_TYPE_F16) return memopt_f16_from_f32((uint16_t *)there, from, n, x->own.ops.threads);
-    memcpy(there, from, n * sizeof *from);
-    return MEMOPT_OK;
+    return x->own.call->describing ? tensor_count_products(&x->own.ops) : tensor_hand_out(&s, end_fn, to);
 }
 
 static inline memopt_status tensor_end_rows(const tensor_work *x, float *sums, size_t at, size_t count, void *to) {
-    const size_t width = x->own.shape->width;
+    const transformer *t = x->own.shape;
 
-    return tensor_store(x, sums, count * width, to, at * width);
+    return tensor_store_rows(&x->own.ops, t, sums, count, NULL, transformer_at(to, at * t->width, t->type));
 }
 
 /* Own gradients of what is whole: leaves become the sum over all parts, and go onto those of this pass or the pass
@@ -549,7 +722,7 @@ static inline memopt_status tensor_bias_backward(const tensor_work *x, size_t i,
         l.weights = NULL;
         l.grad_output = transformer_row(&w, grad);
         l.grad_bias = w.gradients[i];
-        s = memopt_linear_backward(&x->own.ops, &l);
+        s = memopt_linear_backward_through(&x->own.ops, &l, MEMOPT_ACTIVATION_NONE, NULL);
     }
     return s;
 }
@@ -581,19 +754,6 @@ static inline memopt_status tensor_normed(const tensor_work *x, size_t i, void *
     return s ? s : tensor_gather_rows(x, plane);
 }
 
-static inline void tensor_add_bias(float *sums, const void *bias, memopt_type type, size_t rows, size_t columns) {
-    float some[256];
-    size_t at, n, r;
-
-    for (at = 0; at < columns; at += n) {
-        n = tensor_least(columns - at, 256);
-        if (type == MEMOPT_TYPE_F32) memcpy(some, (const float *)bias + at, n * sizeof *some);
-        else if (type == MEMOPT_TYPE_BF16) (void)memopt_f32_from_bf16(some, (const uint16_t *)bias + at, n, NULL);
-        else (void)memopt_f32_from_f16(some, (const uint16_t *)bias + at, n, NULL);
-        for (r = 0; r < rows; ++r) (void)transformer_plus(NULL, sums + r * columns + at, some, n);
-    }
-}
-
 static inline memopt_dropout tensor_dropout(const tensor_work *x) { /* by the place of a row among all */
     memopt_dropout d = transformer_dropout(&x->own);
 
@@ -609,12 +769,11 @@ static inline memopt_status tensor_end_half(const tensor_work *x, float *sums, s
     memopt_dropout d = tensor_dropout(x);
     memopt_status s;
 
-    if (bias) tensor_add_bias(sums, bias, t->weight_type, count, width);
     d.n = count * width;
     d.first += from;
     if (x->own.call->evaluating) d.rate = 0;
-    s = tensor_store(x, sums, count * width, to, from);
     d.input = d.output = transformer_at(to, from, t->type);
+    s = tensor_store_rows(&x->own.ops, t, sums, count, bias, d.output);
     d.residual = transformer_at(x->own.call->input, from, t->type);
     return s ? s : memopt_dropout_forward(&x->own.ops, &d);
 }
@@ -849,96 +1008,85 @@ static inline void tensor_add_block(transformer_chain *c, transformer_block *blo
 }
 
 /* ---- the embedding ---- */
-/* Rows of the tokens' matrix that are here, for the rows of the stream of rank `rank`; zeros for the others. */
-static inline void tensor_look_up(const tensor_work *x, size_t rank, void *to) {
+static inline size_t tensor_own_tokens(const tensor_work *x) { /* rows of the tokens' matrix that are here */
+    return x->pieces * tensor_vocabulary(x->own.shape);
+}
+
+/* Rows of the tokens' matrix that are here, for the rows of all ranks. */
+static inline memopt_status tensor_look_up(const tensor_work *x, void *to, int32_t *ids) {
     const transformer *t = x->own.shape;
-    const size_t bytes = t->width * memopt_type_bytes(t->weight_type), count = x->pieces * tensor_vocabulary(t);
-    const int32_t *ids = (const int32_t *)x->own.call->input + rank * x->own.rows;
-    const unsigned char *tokens = (const unsigned char *)transformer_weights(&x->own, TRANSFORMER_TOKENS);
-    size_t r;
+    memopt_embedding e = transformer_embedding(&x->own);
+    const size_t count = tensor_own_tokens(x);
+    const memopt_status s = tensor_own_ids(&x->own.ops, ids, e.ids, x->rows, t->cut->rank * count, count);
 
-    for (r = 0; r < x->own.rows; ++r) {
-        const size_t id = (size_t)ids[r] - t->cut->rank * count;
-
-        if (id < count) memcpy((unsigned char *)to + r * bytes, tokens + id * bytes, bytes);
-        else memset((unsigned char *)to + r * bytes, 0, bytes);
-    }
+    e.vocabulary = count;
+    e.type = t->weight_type; /* as they are */
+    e.ids = ids;
+    e.positions = NULL;
+    e.places = NULL;
+    e.output = to;
+    return s ? s : memopt_embedding_forward(&x->own.ops, &e);
 }
 
-/* Each row from the rank that has it, side by side: a small table, in whose order rows ask for it. */
-static inline void tensor_pick(const tensor_work *x, unsigned char *all, int32_t *places) {
-    const transformer *t = x->own.shape;
-    const size_t bytes = t->width * memopt_type_bytes(t->weight_type), count = x->pieces * tensor_vocabulary(t);
-    const int32_t *ids = (const int32_t *)x->own.call->input + x->first;
-    size_t r;
+/* Own rows, which may begin within a sequence: then those up to its end first. */
+static inline memopt_status tensor_embed(const tensor_work *x, memopt_embedding *e) {
+    const size_t from = e->positions && !e->places ? x->first % e->length : 0;
+    memopt_embedding begun = *e;
+    memopt_status s;
 
-    for (r = 0; r < x->own.rows; ++r) {
-        const size_t rank = (size_t)ids[r] / count;
-
-        if (rank) memcpy(all + r * bytes, all + (rank * x->own.rows + r) * bytes, bytes);
-        places[r] = (int32_t)r;
-    }
+    if (e->places) e->places += x->first;
+    if (!from) return memopt_embedding_forward(&x->own.ops, e);
+    begun.rows = tensor_least(e->length - from, e->rows);
+    begun.length = e->length - from;
+    begun.positions = transformer_at(e->positions, from * e->width, e->weight_type);
+    s = memopt_embedding_forward(&x->own.ops, &begun);
+    e->rows -= begun.rows;
+    e->ids += begun.rows;
+    e->output = transformer_at(e->output, begun.rows * e->width, e->type);
+    return s || !e->rows ? s : memopt_embedding_forward(&x->own.ops, e);
 }
 
-static inline memopt_status tensor_ids(const tensor_work *x) {
-    const int32_t *ids = (const int32_t *)x->own.call->input;
-    size_t r;
-
-    for (r = 0; r < x->rows; ++r)
-        if (ids[r] < 0 || (size_t)ids[r] >= x->own.shape->vocabulary)
-            return transformer_refuse(x->own.call, "an id is not below the vocabulary");
-    return MEMOPT_OK;
-}
-
+/* Ranks send each other the rows that they have: a small table, from which each takes its own. */
 static inline memopt_status tensor_embedding_forward(const memopt_tape_call *call) {
     const transformer *t = ((const transformer_part *)call->user)->shape;
     tensor_work x = tensor_begin(call, tensor_embedding_tensors, 0);
     const size_t ranks = t->cut->rank_count, bytes = x.own.rows * t->width * memopt_type_bytes(t->weight_type);
-    unsigned char *here = (unsigned char *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, ranks * bytes);
-    unsigned char *all = (unsigned char *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, ranks > 1 ? ranks * bytes : 0);
-    int32_t *places = (int32_t *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, 2 * x.own.rows * sizeof *places);
+    void *here = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, ranks * bytes);
+    void *all = ranks > 1 ? memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, ranks * bytes) : here;
+    int32_t *ids = (int32_t *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, x.rows * sizeof *ids);
     memopt_embedding e;
     memopt_status s;
-    size_t r;
 
     x.own.ops = memopt_ops_in(call, &t->ops);
     e = transformer_embedding(&x.own);
     if (call->describing) return memopt_embedding_forward(&x.own.ops, &e);
-    s = tensor_ids(&x);
-    for (r = 0; r < ranks && !s; ++r) tensor_look_up(&x, r, here + r * bytes);
-    if (!s && ranks > 1) s = tensor_call(&x, MEMOPT_COMM_ALL_TO_ALL, bytes, here, all);
+    s = tensor_check_ids(call, e.ids, x.rows, t->vocabulary);
+    if (!s) s = tensor_look_up(&x, here, ids);
+    if (!s) s = tensor_call(&x, MEMOPT_COMM_ALL_TO_ALL, bytes, here, all);
+    if (!s) s = tensor_sent_ids(&x.own.ops, ids, e.ids + x.first, x.own.rows, tensor_own_tokens(&x), t->vocabulary);
     if (s) return s;
-    e.rows = e.vocabulary = x.own.rows;
-    e.tokens = ranks > 1 ? all : here;
-    e.ids = places;
+    e.rows = x.own.rows;
+    e.vocabulary = x.rows;
+    e.tokens = all;
+    e.ids = ids;
     e.output = call->output;
-    tensor_pick(&x, (unsigned char *)(uintptr_t)e.tokens, places);
-    if (e.positions && !e.places) { /* own rows may begin within a sequence */
-        for (r = 0; r < x.own.rows; ++r) places[x.own.rows + r] = (int32_t)((x.first + r) % t->length);
-        e.places = places + x.own.rows;
-    } else if (e.places) e.places += x.first;
-    return memopt_embedding_forward(&x.own.ops, &e);
+    return tensor_embed(&x, &e);
 }
 
 /* The gradients of the rows that are here: of those of the stream that asked for one, in their order. */
 static inline memopt_status tensor_tokens_backward(const tensor_work *x, memopt_embedding *e, void *plane,
                                                    int32_t *ids) {
-    const transformer *t = x->own.shape;
-    const size_t bytes = t->width * memopt_type_bytes(t->type), count = x->pieces * tensor_vocabulary(t);
-    unsigned char *rows = (unsigned char *)plane;
-    size_t r, n = 0;
+    memopt_status s = MEMOPT_OK;
 
-    for (r = 0; r < x->rows; ++r) {
-        const size_t id = (size_t)e->ids[r] - t->cut->rank * count;
-
-        if (id >= count) continue;
-        if (n < r) memcpy(rows + n * bytes, rows + r * bytes, bytes);
-        ids[n++] = (int32_t)id;
-    }
-    e->rows = n;
-    e->vocabulary = count;
-    e->ids = ids;
-    return memopt_embedding_backward(&x->own.ops, e);
+    e->positions = NULL;
+    e->places = NULL;
+    e->grad_positions = NULL;
+    e->grad_tokens = x->own.gradients[TRANSFORMER_TOKENS];
+    e->accumulate = !x->own.shape->untied || e->accumulate; /* tied: onto what the head has left */
+    e->vocabulary = tensor_own_tokens(x);
+    if (!x->own.call->describing)
+        s = tensor_own_rows_first(&x->own.ops, e, plane, ids, x->own.shape->cut->rank * e->vocabulary);
+    return s ? s : memopt_embedding_backward(&x->own.ops, e);
 }
 
 static inline memopt_status tensor_embedding_backward(const memopt_tape_call *call) {
@@ -960,16 +1108,11 @@ static inline memopt_status tensor_embedding_backward(const memopt_tape_call *ca
     e.grad_output = plane;
     e.grad_positions = x.own.gradients[TRANSFORMER_POSITIONS];
     e.accumulate = t->accumulate;
-    if (call->describing) return memopt_embedding_backward(&x.own.ops, &e);
+    if (call->describing) return tensor_tokens_backward(&x, &e, plane, ids);
     s = transformer_copy(&x.own.ops, tensor_own(&x, plane), call->grad_output, call->grad_output_bytes);
     if (!s) s = tensor_gather_rows(&x, plane);
     if (!s && e.grad_positions && !e.accumulate) s = transformer_zero(&x.own.ops, e.grad_positions, positions);
     if (!s && e.grad_positions) s = memopt_embedding_backward(&x.own.ops, &e);
-    e.grad_positions = NULL;
-    e.places = NULL;
-    e.positions = NULL;
-    e.grad_tokens = x.own.gradients[TRANSFORMER_TOKENS];
-    e.accumulate = !t->untied || t->accumulate; /* tied: onto what the head has left */
     if (!s) s = tensor_tokens_backward(&x, &e, plane, ids);
     if (!s) s = tensor_leave_gradients(&x);
     return transformer_done(&x.own, s);
@@ -987,10 +1130,11 @@ typedef struct tensor_head { /* what a chunk of rows works in */
     tensor_work *x;
     transformer_head *head;
     void        *normed;      /* all rows */
-    float       *logits;      /* of each part; they become their gradients, in `type` */
+    void        *logits;      /* of each part; they become their gradients, in `type` */
     float       *partial;     /* of all rows: the gradients behind the norm, this rank's branch. NULL: a loss alone */
     memopt_cross_entropy_row *joined; /* of each part, then of each rank, then of all */
-    size_t       rows, first; /* in turn */
+    memopt_loss *of_rows;     /* in turn: */
+    size_t       rows, first;
     size_t       counted;
 } tensor_head;
 
@@ -1028,8 +1172,8 @@ static inline memopt_cross_entropy tensor_cross_entropy(const tensor_head *h, si
     e.whole = t->vocabulary;
     e.vocabulary = tensor_least(e.whole - e.first, wide);
     e.stride = wide;
-    e.type = MEMOPT_TYPE_F32;
-    e.logits = transformer_at(h->logits, p * h->rows * wide, MEMOPT_TYPE_F32);
+    e.type = tensor_logits_type(t);
+    e.logits = transformer_at(h->logits, p * h->rows * wide, e.type);
     e.keep_logits = !h->partial;
     e.targets = h->head->targets ? h->head->targets + h->first : NULL;
     e.rule = h->head->rule;
@@ -1050,22 +1194,13 @@ static inline memopt_product tensor_logits(const tensor_head *h, size_t p) {
     q.right_transposed = 1;
     q.left_type = t->type;
     q.right_type = t->weight_type;
-    q.result = transformer_at(h->logits, p * q.rows * q.columns, MEMOPT_TYPE_F32);
-    q.result_type = MEMOPT_TYPE_F32;
+    q.result_type = tensor_logits_type(t);
+    q.result = transformer_at(h->logits, p * q.rows * q.columns, q.result_type);
     return q;
 }
 
-static inline void tensor_join_rows(memopt_cross_entropy_row *rows, size_t count, size_t n) { /* as tensor_tree() */
-    size_t half, i, r;
-
-    for (half = 1; half < count; half *= 2)
-        for (i = 0; i + half < count; i += 2 * half)
-            for (r = 0; r < n; ++r)
-                rows[i * n + r] = memopt_cross_entropy_join(rows[i * n + r], rows[(i + half) * n + r]);
-}
-
 /* Logits of the rows in turn, and what all parts have together. */
-static inline memopt_status tensor_head_measure(const tensor_head *h, const memopt_gemm *gemm) {
+static inline memopt_status tensor_head_measure(const tensor_head *h) {
     const tensor_work *x = h->x;
     const size_t rank = x->own.shape->cut->rank, bytes = h->rows * sizeof *h->joined;
     memopt_status s = MEMOPT_OK;
@@ -1075,32 +1210,13 @@ static inline memopt_status tensor_head_measure(const tensor_head *h, const memo
         const memopt_product q = tensor_logits(h, p);
         const memopt_cross_entropy e = tensor_cross_entropy(h, p);
 
-        s = gemm->multiply_fn(gemm->user, &q, x->own.ops.threads, x->own.ops.scratch);
+        s = tensor_multiply(&x->own.ops, &q, SIZE_MAX);
         if (!s) s = memopt_cross_entropy_measure(&x->own.ops, &e, h->joined + p * h->rows);
     }
-    if (s) return s;
-    tensor_join_rows(h->joined, x->pieces, h->rows);
-    if (rank) memcpy(h->joined + rank * h->rows, h->joined, bytes);
-    s = tensor_gather(x, h->joined, bytes);
-    if (!s) tensor_join_rows(h->joined, x->own.shape->cut->rank_count, h->rows);
-    return s;
-}
-
-/* Gradients of logits, which are floats, in `type`, which is never wider: of each part behind the one before it. */
-static inline memopt_status tensor_narrow_logits(const tensor_head *h, size_t p) {
-    const size_t n = h->rows * tensor_vocabulary(h->x->own.shape), size = memopt_type_bytes(h->x->own.shape->type);
-    const float *from = h->logits + p * n;
-    unsigned char *to = (unsigned char *)h->logits + p * n * size;
-    uint16_t piece[512];
-    size_t i, some;
-    memopt_status s = MEMOPT_OK;
-
-    for (i = 0; size < sizeof *from && i < n && !s; i += some) {
-        some = tensor_least(n - i, 512);
-        s = tensor_store(h->x, from + i, some, piece, 0);
-        memcpy(to + i * size, piece, some * size);
-    }
-    return s;
+    if (!s) s = tensor_join_rows(&x->own.ops, h->joined, x->pieces, h->rows);
+    if (!s && rank) s = transformer_copy(&x->own.ops, h->joined + rank * h->rows, h->joined, bytes);
+    if (!s) s = tensor_gather(x, h->joined, bytes);
+    return s ? s : tensor_join_rows(&x->own.ops, h->joined, x->own.shape->cut->rank_count, h->rows);
 }
 
 /* Gradients of the weights of part `p`, from those of its logits. */
@@ -1119,24 +1235,23 @@ static inline memopt_status tensor_head_weights_backward(const tensor_head *h, s
     l.grad_output = transformer_at(h->logits, p * l.rows * l.outputs, t->type);
     l.grad_weights = tensor_head_gradients(h, p);
     l.accumulate = t->accumulate || h->first > 0;
-    return memopt_linear_backward(&h->x->own.ops, &l);
+    return memopt_linear_backward_through(&h->x->own.ops, &l, MEMOPT_ACTIVATION_NONE, NULL);
 }
 
 /* Loss of the rows in turn, added on; and with `partial` their gradients. */
-static inline memopt_status tensor_head_chunk(const tensor_head *h, const memopt_gemm *gemm, double *loss) {
+static inline memopt_status tensor_head_chunk(const tensor_head *h, double *loss) {
     const tensor_work *x = h->x;
     const transformer *t = x->own.shape;
-    memopt_status s = tensor_head_measure(h, gemm);
-    memopt_loss of_rows;
+    memopt_status s = tensor_head_measure(h);
     tensor_sum sum;
     size_t p;
 
     for (p = 0; p < x->pieces && !s; ++p) {
         const memopt_cross_entropy e = tensor_cross_entropy(h, p);
 
-        s = memopt_cross_entropy_part(&x->own.ops, &e, h->joined, &of_rows);
-        if (!s && p == 0) *loss += of_rows.loss;
-        if (!s && h->partial) s = tensor_narrow_logits(h, p);
+        s = memopt_cross_entropy_part(&x->own.ops, &e, h->joined, h->of_rows);
+        if (!s && p == 0) s = tensor_add_loss(&x->own.ops, loss, h->of_rows, h->first == 0);
+        if (!s && h->partial) s = tensor_narrow_logits(&x->own.ops, t, h->logits, p, h->rows * e.stride);
         if (!s && h->partial) s = tensor_head_weights_backward(h, p);
     }
     if (s || !h->partial) return s;
@@ -1148,7 +1263,6 @@ static inline memopt_status tensor_head_chunk(const tensor_head *h, const memopt
     sum.weights = tensor_head_weights(h, 0);
     sum.piece = sum.depth * t->width;
     sum.stride = sum.columns = t->width;
-    sum.gemm = *gemm;
     sum.to = h->partial + h->first * t->width;
     return tensor_branches(&sum, 1);
 }
@@ -1167,16 +1281,18 @@ static inline tensor_head tensor_head_take(tensor_work *x, transformer_head *hea
     h.x = x;
     h.head = head;
     h.normed = tensor_take(x, MEMOPT_TAPE_SCRATCH, x->rows, t->width);
-    h.logits = tensor_take_floats(x, x->pieces * chunk * tensor_vocabulary(t));
+    h.logits = memopt_tape_take(x->own.call, MEMOPT_TAPE_SCRATCH, x->pieces * chunk * tensor_vocabulary(t)
+                                                                  * memopt_type_bytes(tensor_logits_type(t)));
     h.joined = (memopt_cross_entropy_row *)memopt_tape_take(
         x->own.call, MEMOPT_TAPE_SCRATCH, (x->pieces > ranks ? x->pieces : ranks) * chunk * sizeof *h.joined);
+    h.of_rows = (memopt_loss *)memopt_tape_take(x->own.call, MEMOPT_TAPE_SCRATCH, sizeof *h.of_rows);
     if (backward) /* of floats in place of the normed rows */
         h.partial = t->type == MEMOPT_TYPE_F32 ? (float *)h.normed : tensor_take_floats(x, x->rows * t->width);
     return h;
 }
 
 /* The rows in turn of a dry run are those of a whole chunk: what operators and sums need for it. */
-static inline memopt_status tensor_head_describe(tensor_head *h, const memopt_gemm *gemm) {
+static inline memopt_status tensor_head_describe(tensor_head *h) {
     memopt_cross_entropy e;
     memopt_loss loss;
     memopt_status s;
@@ -1185,24 +1301,22 @@ static inline memopt_status tensor_head_describe(tensor_head *h, const memopt_ge
     e = tensor_cross_entropy(h, 0);
     s = memopt_cross_entropy_part(&h->x->own.ops, &e, h->joined, &loss);
     if (!s && h->partial) s = tensor_head_weights_backward(h, 0);
-    return s ? s : tensor_count_scratch(h->x, gemm);
+    return s ? s : tensor_count_products(&h->x->own.ops);
 }
 
 /* Loss, and with room for them gradients, of all rows, which are normed. */
 static inline memopt_status tensor_head_loss(tensor_head *h) {
     const size_t chunk = tensor_head_chunk_rows(h->x, h->head);
-    memopt_gemm gemm;
-    memopt_status s = memopt_gemm_resolve(&h->x->own.ops.gemm, &gemm);
+    memopt_status s = MEMOPT_OK;
     double loss = 0;
-    size_t r;
 
-    if (s || h->x->own.call->describing) return s ? s : tensor_head_describe(h, &gemm);
+    if (h->x->own.call->describing) return tensor_head_describe(h);
     if (!h->head->targets) return transformer_refuse(h->x->own.call, "the head has no targets");
     h->counted = h->head->rule.count;
-    for (r = 0; r < h->x->rows && !h->head->rule.count; ++r) h->counted += h->head->targets[r] >= 0;
+    if (!h->counted) s = tensor_count_targets(h->x->own.call, h->head->targets, h->x->rows, &h->counted);
     for (; h->first < h->x->rows && !s; h->first += h->rows) {
         h->rows = tensor_least(h->x->rows - h->first, chunk);
-        s = tensor_head_chunk(h, &gemm, &loss);
+        s = tensor_head_chunk(h, &loss);
     }
     if (!s) h->head->loss = loss;
     return s;
@@ -1214,20 +1328,19 @@ static inline memopt_status tensor_head_forward(const memopt_tape_call *call) {
     tensor_work x = tensor_begin(call, tensor_head_tensors, 0);
     tensor_head h;
     float value;
-    memopt_status s;
+    memopt_status s = MEMOPT_OK;
 
     if (!t->untied && !head->tied) return transformer_refuse(call, "the head is neither tied nor untied");
     if (head->classes || head->logits) return transformer_refuse(call, "classes and logits are not cut");
-    if (!call->describing) memset(call->output, 0, sizeof value);
-    if (call->saves || (!call->evaluating && !call->describing)) return MEMOPT_OK;
+    if (!call->describing) s = transformer_zero(&t->ops, call->output, sizeof value);
+    if (s || call->saves || (!call->evaluating && !call->describing)) return s;
     h = tensor_head_take(&x, head, 0);
     tensor_ready(&x, 0);
     s = tensor_normed(&x, TRANSFORMER_FINAL_SCALE, h.normed, NULL);
     if (!s) s = tensor_head_loss(&h);
     if (s || call->describing) return s;
     value = (float)head->loss;
-    memcpy(call->output, &value, sizeof value);
-    return MEMOPT_OK;
+    return transformer_copy(&x.own.ops, call->output, &value, sizeof value);
 }
 
 static inline memopt_status tensor_head_backward(const memopt_tape_call *call) {

@@ -478,6 +478,7 @@ static int run(const options *asked, outcome *out, char **strip) {
 #ifdef TRAIN_GPT_NCCL
 #  include <nccl.h>
 #  include "adapters/nccl.h"
+#  include "parts/ring.h"                                              /* and tensor.h */
 #  include "gpt/ranks_card.h"
 #else
 static int ranks_main(const options *o, outcome *out) { (void)o; (void)out; return 1; } /* never called: it is refused */
@@ -485,7 +486,7 @@ static int ranks_main(const options *o, outcome *out) { (void)o; (void)out; retu
 
 /* ---- what a card does not do, or not so ---- */
 static const int not_here[] = { ON_REPLICAS,    ON_OFFLOAD, ON_ADVISE,  ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_GRIDS,
-                                ON_BATCH_TABLE, ON_SAMPLE,  ON_PIPELINE, ON_CHUNKS, ON_TENSOR, ON_SEQUENCE, ON_PARTS, ON_THREADS, ON_GEMM,       ON_WINDOW, ON_DOCUMENTS };
+                                ON_BATCH_TABLE, ON_SAMPLE,  ON_PIPELINE, ON_CHUNKS, ON_SEQUENCE, ON_THREADS, ON_GEMM,       ON_WINDOW, ON_DOCUMENTS };
 
 enum { NOT_HERE = sizeof not_here / sizeof *not_here };
 

@@ -146,11 +146,7 @@ static size_t pass_of(const options *o, size_t number) { return number / pass_ra
 static size_t holder_of(const options *o, size_t number) { return number / model_ranks(o); }
 static size_t set_ranks(const options *o) { return o->ranks / model_ranks(o) / o->replicas; }
 
-#ifndef PARTS_DEVICE_H
 #include "ranks_cut.h"
-#else
-static uint64_t rank_tape_sends(const rank *r, const memopt_tape *tape, size_t first) { (void)r; (void)tape; (void)first; return 0; }
-#endif
 
 /* ---- what a callback does ---- */
 static int rank_said(rank *r, const char *what, memopt_status s) {

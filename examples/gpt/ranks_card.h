@@ -120,7 +120,8 @@ static int rank_describe_model(rank *r) {
     memset(&ops, 0, sizeof ops);
     ops.stream = r->here.c.stream;
     describe_model(r->e, &r->o, &ops, transformer_add_embedding, NULL, card_type(&r->o));
-    m->shape.grain = RANK_GRAIN;
+    if (r->o.parts) rank_cut(r);
+    m->shape.grain = options_grain(&r->o);
     m->split = m->fuse = 0; /* both are the shard's to do */
     return 0;
 }

@@ -272,16 +272,21 @@ static size_t pipe_largest(const pipe_chain *c, const pipeline_stage *stages) {
     for (r = 0; r < c->d.shape.ranks; ++r) most = memopt_i_max(most, pipe_rank_bytes(c, stages, r));
     return most;
 }
-typedef struct pipe_worth { size_t largest; double slowest; } pipe_worth; /* of ranks: the most bytes, the most work */
+typedef struct pipe_worth { size_t largest; double slowest; } pipe_worth; /* the most bytes of a rank; the most work of a stage, or with chunks the seconds of a step */
 static pipe_worth pipe_worth_of(const pipe_chain *c, const pipeline_stage *stages) {
-    const pipeline_shape *s = &c->d.shape; pipe_worth x = { 0, 0 }; size_t r, k, i;
+    const pipeline_shape *shape = &c->d.shape; pipe_worth x = { 0, 0 }; double seconds[2][16]; static pipe_lists p; pipeline_course course; size_t s, i;
     x.largest = pipe_largest(c, stages);
-    for (r = 0; r < s->ranks; ++r) {
-        double work = 0;
-        for (k = r; k < pipeline_stages(s); k += s->ranks)
-            for (i = stages[k].first; i < stages[k].first + stages[k].count; ++i) work += c->segments[i].forward_cost + c->segments[i].backward_cost; /* nothing is made again */
-        if (work > x.slowest) x.slowest = work;
-    }
+    for (s = 0; s < pipeline_stages(shape); ++s)
+        for (seconds[0][s] = seconds[1][s] = 0, i = stages[s].first; i < stages[s].first + stages[s].count; ++i) { /* nothing is made again */
+            seconds[0][s] += c->segments[i].forward_cost; seconds[1][s] += c->segments[i].backward_cost;
+            if (shape->chunks < 2 && seconds[0][s] + seconds[1][s] > x.slowest) x.slowest = seconds[0][s] + seconds[1][s];
+        }
+    if (shape->chunks < 2) return x;
+    pipe_make(&p, shape->ranks, shape->chunks, shape->micro_batches);
+    p.s.forward_seconds = seconds[0]; p.s.backward_seconds = seconds[1];
+    memset(&course, 0, sizeof course);
+    CHECK(pipeline_simulate(&p.s, NULL, &course, NULL) == MEMOPT_OK);
+    x.slowest = course.seconds;
     return x;
 }
 static int pipe_is_better(const pipe_chain *c, pipe_worth x, pipe_worth than) {

@@ -13,7 +13,8 @@
                 runs: what a rank takes, with its weights, gradients and states, is known to the byte before anything
                 runs. With `limit` the slowest stage is the fastest of the cuts that keep within it: ends are large and
                 quick, and stages that are equally large wait for each other. Of several chunks a rank the cuts are then
-                moved while that becomes better: these are not proven to be the best.
+                moved while the largest rank becomes smaller, or with a limit a step shorter: these are not proven to be
+                the best.
    Bits         Gradients of a stage are made in the order of micro-batches, on one rank. A segment's random numbers are
                 those of its place in the whole chain and of the micro-batch's number.
    Tied tokens  The last rank has a copy of them. The head's gradient of each micro-batch goes to the first rank before
@@ -406,6 +407,37 @@ static inline pipeline_clock *pipeline_lay_out_clocks(const pipeline_shape *s, m
     return clocks;
 }
 
+static inline size_t pipeline_clock_bytes(const pipeline_shape *s) {
+    memopt_carver room = memopt_carver_begin(NULL);
+
+    (void)pipeline_lay_out_clocks(s, &room);
+    return room.bytes;
+}
+
+/* A schedule whose lists are right, in pipeline_clock_bytes() of memory. */
+static inline memopt_status pipeline_run(const pipeline_schedule *s, void *memory, pipeline_course *course,
+                                         memopt_error *error) {
+    memopt_carver room = memopt_carver_begin(memory);
+    pipeline_clock *clocks;
+    memopt_status status;
+    double busy = 0;
+    size_t rank;
+
+    memset(memory, 0, pipeline_clock_bytes(&s->shape));
+    clocks = pipeline_lay_out_clocks(&s->shape, &room);
+    status = pipeline_run_clocks(s, clocks, error);
+    if (status) return status;
+    course->seconds = 0;
+    for (rank = 0; rank < s->shape.ranks; ++rank) {
+        course->seconds = pipeline_later(course->seconds, clocks[rank].now);
+        busy += clocks[rank].busy;
+    }
+    course->waiting = course->seconds > 0 ? 1 - busy / (course->seconds * (double)s->shape.ranks) : 0;
+    course->tied_slots = pipeline_tied_at_once(s, &clocks[s->shape.ranks - 1]);
+    if (course->under_way) pipeline_count_under_way(s, course->under_way);
+    return MEMOPT_OK;
+}
+
 /**
  * Run all ranks' lists against each other.
  *
@@ -416,11 +448,9 @@ static inline pipeline_clock *pipeline_lay_out_clocks(const pipeline_shape *s, m
  */
 static inline memopt_status pipeline_simulate(const pipeline_schedule *s, const memopt_host *host,
                                               pipeline_course *course, memopt_error *error) {
-    memopt_carver room = memopt_carver_begin(NULL);
-    pipeline_clock *clocks;
     memopt_status status;
+    void *memory;
     size_t rank, bytes;
-    double busy = 0;
     int kind;
 
     if (!s || !s->actions || !course)
@@ -431,24 +461,11 @@ static inline memopt_status pipeline_simulate(const pipeline_schedule *s, const 
         for (kind = 0; kind < PIPELINE_LINK_KINDS && !status; ++kind)
             status = pipeline_check_link(s, rank, kind, error);
     if (status) return status;
-    (void)pipeline_lay_out_clocks(&s->shape, &room);
-    bytes = room.bytes;
-    room = memopt_carver_begin(pipeline_alloc(host, bytes));
-    if (!room.base) return pipeline_refuse(error, MEMOPT_ERR_MEMORY, NULL, "no memory to simulate the schedule");
-    memset(room.base, 0, bytes);
-    clocks = pipeline_lay_out_clocks(&s->shape, &room);
-    status = pipeline_run_clocks(s, clocks, error);
-    if (!status) {
-        course->seconds = 0;
-        for (rank = 0; rank < s->shape.ranks; ++rank) {
-            course->seconds = pipeline_later(course->seconds, clocks[rank].now);
-            busy += clocks[rank].busy;
-        }
-        course->waiting = course->seconds > 0 ? 1 - busy / (course->seconds * (double)s->shape.ranks) : 0;
-        course->tied_slots = pipeline_tied_at_once(s, &clocks[s->shape.ranks - 1]);
-        if (course->under_way) pipeline_count_under_way(s, course->under_way);
-    }
-    pipeline_free(host, room.base, bytes);
+    bytes = pipeline_clock_bytes(&s->shape);
+    memory = pipeline_alloc(host, bytes);
+    if (!memory) return pipeline_refuse(error, MEMOPT_ERR_MEMORY, NULL, "no memory to simulate the schedule");
+    status = pipeline_run(s, memory, course, error);
+    pipeline_free(host, memory, bytes);
     return status;
 }
 
@@ -689,7 +706,7 @@ static inline void pipeline_place(const transformer_chain *chain, size_t first, 
 /* ---- the plan ---- */
 typedef struct pipeline_known { /* of segments first .. first + count - 1 */
     size_t held, work, resident;
-    double cost; /* of a micro-batch, with what is made again */
+    double forward, backward; /* costs of a micro-batch; what is made again is the backward's */
     int    is_known;
 } pipeline_known;
 
@@ -698,10 +715,13 @@ typedef struct pipeline_planner {
     pipeline_known  *known;     /* count + 1 of each first segment */
     double          *best;      /* of each stage and end: how bad the worst stage so far is, by bytes or by cost */
     size_t          *cut;       /* and where the last one begins */
-    size_t           limit;     /* of a rank's bytes, and of its cost; 0: none. By cost where bytes alone have one */
+    size_t           limit;     /* of a rank's bytes, and of slowness; 0: none. By slowness where bytes alone have one */
     double           slowest;
     size_t          *under_way, tied_slots;
     pipeline_action *actions;
+    pipeline_schedule schedule; /* of these, with costs as seconds, of each stage: */
+    double          *forward, *backward;
+    void            *clocks;    /* to run it */
     pipeline_stage  *stages;    /* tried */
     const pipeline_stage **own; /* a rank's */
 } pipeline_planner;
@@ -716,6 +736,9 @@ static inline void pipeline_lay_out_planner(pipeline_planner *p, memopt_carver *
     p->cut = (size_t *)memopt_carve(room, n * stages, sizeof *p->cut, 0);
     p->under_way = (size_t *)memopt_carve(room, stages, sizeof *p->under_way, 0);
     p->actions = (pipeline_action *)memopt_carve(room, s->ranks * pipeline_count(s), sizeof *p->actions, 0);
+    p->forward = (double *)memopt_carve(room, stages, sizeof *p->forward, 0);
+    p->backward = (double *)memopt_carve(room, stages, sizeof *p->backward, 0);
+    p->clocks = memopt_carve(room, pipeline_clock_bytes(s), 1, 0);
     p->stages = (pipeline_stage *)memopt_carve(room, stages, sizeof *p->stages, 0);
     p->own = (const pipeline_stage **)memopt_carve(room, pipeline_chunks(s), sizeof(void *), 0);
 }
@@ -771,7 +794,8 @@ static inline memopt_status pipeline_measure(const pipeline_planner *p, size_t f
         if (!other->is_known || memcmp(&d->segments[i], &d->segments[first], count * sizeof *d->segments)) continue;
         known->held = other->held;
         known->work = other->work;
-        known->cost = other->cost;
+        known->forward = other->forward;
+        known->backward = other->backward;
         known->is_known = 1;
         return MEMOPT_OK;
     }
@@ -781,7 +805,8 @@ static inline memopt_status pipeline_measure(const pipeline_planner *p, size_t f
     memopt_tape_destroy(tape);
     known->held = pipeline_up(d, stats.held);
     known->work = pipeline_up(d, stats.peak - stats.held);
-    known->cost = stats.cost;
+    for (i = first; i < first + count; ++i) known->forward += d->segments[i].forward_cost;
+    known->backward = stats.cost - known->forward;
     if (d->evaluates) known->work = pipeline_most(known->work, pipeline_up(d, stats.evaluate_peak));
     known->is_known = 1;
     return MEMOPT_OK;
@@ -802,14 +827,15 @@ static inline memopt_status pipeline_try_stage(const pipeline_planner *p, size_t
 
 #define PIPELINE_NEVER 1e300 /* worse than any stage */
 
-static inline double pipeline_cost(const pipeline_planner *p, const pipeline_stage *s) {
-    return p->known[s->first * (p->desc->count + 1) + s->count].cost;
+static inline const pipeline_known *pipeline_known_of(const pipeline_planner *p, const pipeline_stage *s) {
+    return &p->known[s->first * (p->desc->count + 1) + s->count];
 }
 
 /* How bad a stage is, taken for a rank by itself. */
 static inline double pipeline_badness(const pipeline_planner *p, const pipeline_stage *own) {
     const size_t bytes = pipeline_count_bytes(p->desc, &own, 1).total;
-    const double cost = pipeline_cost(p, own);
+    const pipeline_known *known = pipeline_known_of(p, own);
+    const double cost = known->forward + known->backward;
 
     if ((p->limit && bytes > p->limit) || (p->slowest > 0 && cost > p->slowest)) return PIPELINE_NEVER;
     return p->limit && !(p->slowest > 0) ? cost : (double)bytes;
@@ -867,27 +893,33 @@ static inline size_t pipeline_largest(const pipeline_planner *p) {
     return most;
 }
 
-static inline double pipeline_slowest(const pipeline_planner *p) {
-    const pipeline_shape *shape = &p->desc->shape;
+/* How slow these stages are: of one a rank by the slowest, in whose time all go on; of several by a step as it is run. */
+static inline double pipeline_slowness(const pipeline_planner *p) {
+    const size_t stages = pipeline_stages(&p->desc->shape);
+    pipeline_course course;
     double most = 0;
-    size_t rank, k;
+    size_t s;
 
-    for (rank = 0; rank < shape->ranks; ++rank) {
-        double cost = 0;
+    for (s = 0; s < stages; ++s) {
+        const pipeline_known *known = pipeline_known_of(p, &p->stages[s]);
 
-        for (k = 0; k < pipeline_chunks(shape); ++k) cost += pipeline_cost(p, &p->stages[k * shape->ranks + rank]);
-        most = pipeline_later(most, cost);
+        p->forward[s] = known->forward;
+        p->backward[s] = known->backward;
+        most = pipeline_later(most, known->forward + known->backward);
     }
-    return most;
+    if (pipeline_chunks(&p->desc->shape) == 1) return most;
+    memset(&course, 0, sizeof course);
+    (void)pipeline_run(&p->schedule, p->clocks, &course, NULL); /* it was run before, with other seconds */
+    return course.seconds;
 }
 
 /* How bad the worst rank is. */
 static inline double pipeline_worst(const pipeline_planner *p) {
     const size_t largest = pipeline_largest(p);
-    const double slowest = pipeline_slowest(p);
+    const double slowness = p->limit ? pipeline_slowness(p) : 0;
 
-    if ((p->limit && largest > p->limit) || (p->slowest > 0 && slowest > p->slowest)) return PIPELINE_NEVER;
-    return p->limit && !(p->slowest > 0) ? slowest : (double)largest;
+    if ((p->limit && largest > p->limit) || (p->slowest > 0 && slowness > p->slowest)) return PIPELINE_NEVER;
+    return p->limit && !(p->slowest > 0) ? slowness : (double)largest;
 }
 
 /* Stages a .. b - 1 by one segment to the left (or right): so stage a - 1 gives one to stage b (or takes one). */
@@ -963,27 +995,29 @@ static inline memopt_status pipeline_check_desc(const pipeline_desc *d) {
 /* The lists of all ranks, and what a simulation says of them. */
 static inline memopt_status pipeline_plan_under_way(pipeline_planner *p) {
     const pipeline_desc *d = p->desc;
-    pipeline_schedule schedule;
+    pipeline_schedule *schedule = &p->schedule;
     pipeline_course course;
     memopt_status status = MEMOPT_OK;
     size_t rank;
 
-    memset(&schedule, 0, sizeof schedule);
     memset(&course, 0, sizeof course);
-    schedule.shape = d->shape;
-    schedule.actions = p->actions;
-    schedule.sends = PIPELINE_SENDS;
+    schedule->shape = d->shape;
+    schedule->actions = p->actions;
+    schedule->sends = PIPELINE_SENDS;
     course.under_way = p->under_way;
     for (rank = 0; rank < d->shape.ranks; ++rank)
         pipeline_list(&d->shape, rank, p->actions + rank * pipeline_count(&d->shape));
     p->tied_slots = d->tied && d->shape.ranks > 1 ? d->tied_slots : 0;
     if (d->tied && d->shape.ranks > 1 && !p->tied_slots) {
-        schedule.tied_slots = d->shape.micro_batches;
-        status = pipeline_simulate(&schedule, d->tape.host, &course, d->error);
+        schedule->tied_slots = d->shape.micro_batches;
+        status = pipeline_simulate(schedule, d->tape.host, &course, d->error);
         p->tied_slots = course.tied_slots < MEMOPT_COMM_CALLS ? course.tied_slots : MEMOPT_COMM_CALLS;
     }
-    schedule.tied_slots = p->tied_slots;
-    return status ? status : pipeline_simulate(&schedule, d->tape.host, &course, d->error);
+    schedule->tied_slots = p->tied_slots;
+    if (!status) status = pipeline_simulate(schedule, d->tape.host, &course, d->error);
+    schedule->forward_seconds = p->forward;
+    schedule->backward_seconds = p->backward;
+    return status;
 }
 
 /* The smallest; and if that keeps within a limit, the fastest that does, and of these the smallest. `kept` as above. */
@@ -997,7 +1031,7 @@ static inline memopt_status pipeline_choose(pipeline_planner *p, pipeline_stage 
     p->limit = limit;
     status = improves ? pipeline_improve(p, kept) : pipeline_cut(p);
     if (status) return status;
-    p->slowest = pipeline_slowest(p);
+    p->slowest = pipeline_slowness(p);
     return improves ? pipeline_improve(p, kept) : pipeline_cut(p);
 }
 

@@ -2509,8 +2509,6 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
     memopt_arena       *arena;    /* where each pass takes its memory, at the low end, in one push; NULL: see
                                      memopt_tape_set_memory() */
     int                 not_host_visible; /* of memory that was set, without an arena: as in memopt_tape_call */
-    size_t              alignment; /* of memory that was set, and of buffers there: a power of two, at least 64; 0 = 64.
-                                     With an arena that of the arena */
     int                 held_apart; /* 1: what lives between forward and backward lies in memory of its own, see
                                      memopt_tape_set_held(); without an arena, and not in memopt_tape_open() */
     memopt_tag          tag;      /* of that push; 0 = MEMOPT_TAG_ACTIVATIONS */
@@ -2670,11 +2668,11 @@ MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_cha
 MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *input, const void *grad_output,
                                                void *grad_input, size_t repeats);
 
-/** Memory for the passes of a tape without an arena: stats.peak bytes (or evaluate_peak), aligned as desc.alignment
-    says, less stats.held with held_apart. NULL takes it back. */
+/** Memory for the passes of a tape without an arena: stats.peak bytes (or evaluate_peak), aligned to 64, less
+    stats.held with held_apart. NULL takes it back. */
 MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory, size_t bytes);
 
-/** With held_apart: stats.held bytes, aligned likewise, for what lives between forward and backward. Tapes with passes
+/** With held_apart: stats.held bytes, aligned to 64, for what lives between forward and backward. Tapes with passes
     under way at once, as those of a pipeline's micro-batches, each have their own, and share memopt_tape_set_memory():
     forwards and backwards use it one after the other. */
 MEMOPT_API memopt_status memopt_tape_set_held(memopt_tape *tape, void *memory, size_t bytes);
@@ -25444,8 +25442,6 @@ MEMOPT_API memopt_status memopt_tape_describe(const memopt_tape_layer *layers, m
     return status;
 }
 
-#define MEMOPT_I_TAPE_UNALIGNED "memory is not aligned to desc.alignment (0 = 64)"
-
 MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory, size_t bytes) {
     const memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
 
@@ -25454,7 +25450,8 @@ MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory,
         return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the tape has an arena, and takes its memory from there");
     if (tape->owns_placed)
         return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the tape was opened, and has memory of its own");
-    if ((uintptr_t)memory % tape->align) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, MEMOPT_I_TAPE_UNALIGNED);
+    if ((uintptr_t)memory % tape->align)
+        return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "memory is not aligned to 64");
     tape->placed = (unsigned char *)memory;
     tape->placed_bytes = memory ? bytes : 0;
     return MEMOPT_OK;
@@ -25466,7 +25463,8 @@ MEMOPT_API memopt_status memopt_tape_set_held(memopt_tape *tape, void *memory, s
     if (status) return status;
     if (!tape->desc.held_apart)
         return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the tape was created without held_apart");
-    if ((uintptr_t)memory % tape->align) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, MEMOPT_I_TAPE_UNALIGNED);
+    if ((uintptr_t)memory % tape->align)
+        return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "memory is not aligned to 64");
     tape->held = (unsigned char *)memory;
     tape->held_bytes = memory ? bytes : 0;
     return MEMOPT_OK;
@@ -25679,8 +25677,6 @@ static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host 
     memopt_i_must(&c, !lossy || !store, NULL, "a lossy codec and a store exclude each other");
     memopt_i_must_number(&c, memopt_i_in_range(d->not_host_visible, 0, 2), "not_host_visible",
                          memopt_i_signed(d->not_host_visible), "0 to", memopt_i_count(2));
-    if (d->alignment) memopt_i_must_be_power_of_two(&c, "alignment", d->alignment);
-    memopt_i_must(&c, !d->alignment || d->alignment >= 64, "alignment", "is below 64");
     memopt_i_must_be_flag(&c, "verify", d->verify);
     memopt_i_must_be_flag(&c, "held_apart", d->held_apart);
     memopt_i_must(&c, !d->held_apart || !d->arena, NULL, "held_apart is for memory that is set, without an arena");
@@ -25690,11 +25686,8 @@ static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host 
     return c.status;
 }
 
-static size_t memopt_i_tape_align(const memopt_tape_desc *d) {
-    const memopt_arena *a = d->arena;
-
-    if (!a) return d->alignment ? d->alignment : 64;
-    return memopt_i_max(a->alignment, memopt_i_min(64, a->source->base_alignment));
+static size_t memopt_i_tape_align(const memopt_arena *arena) {
+    return arena ? memopt_i_max(arena->alignment, memopt_i_min(64, arena->source->base_alignment)) : 64;
 }
 
 /* One block for the tape and its tables. */
@@ -25740,7 +25733,7 @@ static void memopt_i_tape_fill_in(memopt_tape *t, const memopt_tape_desc *d, con
     t->state_bytes = state_bytes;
     t->layer_count = d->chain.count;
     t->skip_count = d->chain.skip_count;
-    t->align = memopt_i_tape_align(d);
+    t->align = memopt_i_tape_align(d->arena);
     t->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     memcpy(t->layers, d->layers, d->chain.count * sizeof *t->layers);
     t->desc = *d;
@@ -25874,7 +25867,7 @@ MEMOPT_API memopt_status memopt_tape_min_budget(const memopt_tape_desc *desc, si
     if (!bytes) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "bytes is NULL");
     status = memopt_i_tape_check(desc, &host, error);
     if (!status)
-        status = memopt_i_shape_solve(desc, &desc->chain, &host, memopt_i_tape_align(desc), 1, error, &shape);
+        status = memopt_i_shape_solve(desc, &desc->chain, &host, memopt_i_tape_align(desc->arena), 1, error, &shape);
     if (status) return status;
     *bytes = shape->pass.peak;
     memopt_i_shape_free(&host, shape);

@@ -239,14 +239,11 @@ static void pipe_chain_make(pipe_chain *c, uint64_t seed, size_t count) {
     c->d.layers = c->layers; c->d.segments = c->segments; c->d.count = count; c->d.input_bytes = 100;
     c->d.resident_fn = pipe_resident; c->d.user = c; c->d.error = &c->why; c->d.tape.rule = MEMOPT_SCHEDULE_ALL;
 }
-static size_t pipe_up(const pipe_chain *c, size_t bytes) { const size_t a = c->d.tape.alignment ? c->d.tape.alignment : 64; return (bytes + a - 1) / a * a; }
-static size_t pipe_tables(const pipe_chain *c, const pipeline_stage *stages, size_t rank) { /* each piece at 64 */
-    const pipeline_shape *s = &c->d.shape; size_t pieces[6] = { sizeof(pipeline), 0, 0, 0, 0, 0 }, k, count = 0, sum = 0, last;
-    pieces[1] = pipeline_chunks(s) * sizeof(pipeline_chunk); pieces[2] = pipeline_count(s) * sizeof(pipeline_action); pieces[3] = s->ranks * 8;
-    for (k = 0; k < 4; ++k) sum += (pieces[k] + 63) / 64 * 64;
-    for (k = rank; k < pipeline_stages(s); k += s->ranks) { sum += (stages[k].under_way * sizeof(pipeline_slot) + 63) / 64 * 64; count += stages[k].count; }
-    last = count * sizeof(memopt_tape_layer);
-    return sum + (count * sizeof(pipeline_layer) + 63) / 64 * 64 + last;
+static size_t pipe_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
+static size_t pipe_tables(const pipe_chain *c, const pipeline_stage *stages, size_t rank) { /* each at 64 */
+    const pipeline_shape *s = &c->d.shape; size_t k, count = 0, sum = pipe_up(sizeof(pipeline)) + pipe_up(pipeline_chunks(s) * sizeof(pipeline_chunk)) + pipe_up(pipeline_count(s) * sizeof(pipeline_action)) + pipe_up(s->ranks * 8);
+    for (k = rank; k < pipeline_stages(s); k += s->ranks) { sum += pipe_up(stages[k].under_way * sizeof(pipeline_slot)); count += stages[k].count; }
+    return sum + pipe_up(count * sizeof(pipeline_layer)) + count * sizeof(memopt_tape_layer);
 }
 /* What a rank takes, from the definition: its stages' memory, each piece rounded up. */
 static size_t pipe_rank_bytes(const pipe_chain *c, const pipeline_stage *stages, size_t rank) {
@@ -254,18 +251,18 @@ static size_t pipe_rank_bytes(const pipe_chain *c, const pipeline_stage *stages,
     for (k = rank; k < pipeline_stages(s); k += s->ranks) {
         const pipeline_stage *x = &stages[k]; memopt_tape_desc t; memopt_tape *tape = NULL; memopt_tape_stats stats; const size_t end = x->first + x->count;
         memset(&t, 0, sizeof t);
-        t.chain.segments = c->segments + x->first; t.chain.count = x->count; t.layers = c->layers + x->first; t.rule = c->d.tape.rule; t.overhead = c->d.tape.overhead; t.held_apart = 1; t.alignment = c->d.tape.alignment;
+        t.chain.segments = c->segments + x->first; t.chain.count = x->count; t.layers = c->layers + x->first; t.rule = c->d.tape.rule; t.overhead = c->d.tape.overhead; t.held_apart = 1;
         CHECK(memopt_tape_create(&t, &tape) == MEMOPT_OK);
         stats = memopt_tape_get_stats(tape);
         memopt_tape_destroy(tape);
-        CHECK(x->held == pipe_up(c, stats.held) && x->work == pipe_up(c, stats.peak - stats.held));
-        sum += x->under_way * (x->held + (x->first ? pipe_up(c, c->segments[x->first - 1].output_bytes) : 0));
+        CHECK(x->held == pipe_up(stats.held) && x->work == pipe_up(stats.peak - stats.held));
+        sum += x->under_way * (x->held + (x->first ? pipe_up(c->segments[x->first - 1].output_bytes) : 0));
         work = memopt_i_max(work, x->work);
         if (x->first) out = memopt_i_max(out, c->segments[x->first - 1].grad_bytes);
         if (end < c->d.count) in = memopt_i_max(in, c->segments[end - 1].grad_bytes);
         sum += pipe_resident((void *)(uintptr_t)c, x->first, x->count);
     }
-    return sum + work + pipe_up(c, in) + 2 * pipe_up(c, out);
+    return sum + work + pipe_up(in) + 2 * pipe_up(out);
 }
 static size_t pipe_largest(const pipe_chain *c, const pipeline_stage *stages) {
     size_t most = 0, r;
@@ -301,10 +298,10 @@ static pipe_worth pipe_best(const pipe_chain *c, pipeline_stage *stages, size_t 
         stages[s].count = c->d.count - first;
         for (k = 0; k <= s; ++k) { /* sizes of these stages */
             memset(&t, 0, sizeof t);
-            t.chain.segments = c->segments + stages[k].first; t.chain.count = stages[k].count; t.layers = c->layers + stages[k].first; t.rule = c->d.tape.rule; t.held_apart = 1; t.alignment = c->d.tape.alignment;
+            t.chain.segments = c->segments + stages[k].first; t.chain.count = stages[k].count; t.layers = c->layers + stages[k].first; t.rule = c->d.tape.rule; t.held_apart = 1;
             CHECK(memopt_tape_create(&t, &tape) == MEMOPT_OK);
             stats = memopt_tape_get_stats(tape); memopt_tape_destroy(tape);
-            stages[k].held = pipe_up(c, stats.held); stages[k].work = pipe_up(c, stats.peak - stats.held);
+            stages[k].held = pipe_up(stats.held); stages[k].work = pipe_up(stats.peak - stats.held);
         }
         return pipe_worth_of(c, stages);
     }
@@ -322,7 +319,6 @@ static void pipeline_cuts(void) {
         uint64_t random = seed; const size_t count = 3 + test_below(&random, seed % 3 ? 5 : 7), ranks = 1 + test_below(&random, 4); const size_t chunks = ranks > 1 && 2 * ranks <= count && seed % 3 == 0 ? 2 : 1;
         if (ranks > count || test_is_passed_over()) continue;
         pipe_chain_make(&c, seed, count);
-        c.d.tape.alignment = seed % 4 ? 0 : 256;
         c.d.shape.ranks = ranks; c.d.shape.chunks = chunks; c.d.shape.micro_batches = chunks > 1 ? 2 * ranks : 1 + test_below(&random, 6);
         CHECK_AT(pipeline_plan(&c.d, stages, bytes) == MEMOPT_OK, seed);
         for (r = k = 0; r < ranks * chunks; ++r) {
@@ -366,11 +362,7 @@ static void pipeline_bad_plans(void) {
     CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: tape has an arena, a budget, a store or a generator"));
     c.d.tape.budget = 0; c.d.tape.arena = arena;
     CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_ERR_ARGUMENT);
-    c.d.tape.arena = NULL; c.d.tape.alignment = 96;
-    CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: alignment 96, a power of two, at least 64"));
-    c.d.tape.alignment = 32;
-    CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_ERR_ARGUMENT);
-    c.d.tape.alignment = 0; c.d.tied_slots = 9;
+    c.d.tape.arena = NULL; c.d.tied_slots = 9;
     CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: tied_slots 9, at most 8"));
     c.d.tied_slots = 0; memset(&t, 0, sizeof t); t.untied = 1; c.d.tied = &t;
     CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: tied has a head of its own, or frozen tokens"));
@@ -695,7 +687,7 @@ static void pipeline_bad_openings(void) {
     CHECK(pipeline_open(&c.d, stages, 0, &links, NULL, NULL, bytes[0].pipeline, &p) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: memory is NULL"));
     CHECK(pipeline_open(&c.d, stages, 0, &links, NULL, memory, bytes[0].pipeline, NULL) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: out is NULL"));
     CHECK(pipeline_open(&c.d, stages, 1, &links, NULL, memory, bytes[0].pipeline, &p) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: rank 1, below ranks 1"));
-    CHECK(pipeline_open(&c.d, stages, 0, &links, NULL, memory + 8, bytes[0].pipeline, &p) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: memory is not aligned to desc.tape.alignment (0 = 64)"));
+    CHECK(pipeline_open(&c.d, stages, 0, &links, NULL, memory + 8, bytes[0].pipeline, &p) == MEMOPT_ERR_ARGUMENT && test_error_says(c.why, MEMOPT_ERR_ARGUMENT, "pipeline: memory is not aligned to 64"));
     CHECK(pipeline_open(&c.d, stages, 0, &links, NULL, memory, bytes[0].pipeline - 1, &p) == MEMOPT_ERR_BUFFER && test_error_says(c.why, MEMOPT_ERR_BUFFER, "pipeline: bytes are fewer than the plan tells"));
     memset(&f, 0, sizeof f); c.d.tape.host = &host;
     for (n = 1; n < 200; ++n) {
@@ -711,9 +703,8 @@ static void pipeline_bad_openings(void) {
     pipeline_close(p); pipeline_close(NULL); pipeline_abort(NULL);
     CHECK(!f.live_blocks && !f.bad_frees);
     free(block);
-    c.d.tape.not_host_visible = 2; c.d.tape.alignment = 256; c.d.evaluates = 1; p = NULL; f.fail_on = 0; /* a device's memory: nobody touches it but layers */
-    CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_OK && bytes[0].pipeline % 256 == 0);
-    CHECK(pipeline_open(&c.d, stages, 0, &links, NULL, (void *)(uintptr_t)(4096 + 64), bytes[0].pipeline, &p) == MEMOPT_ERR_ARGUMENT && !p);
+    c.d.tape.not_host_visible = 2; c.d.evaluates = 1; p = NULL; f.fail_on = 0; /* a device's memory: nobody touches it but layers */
+    CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_OK);
     CHECK(pipeline_open(&c.d, stages, 0, &links, NULL, (void *)(uintptr_t)4096, bytes[0].pipeline, &p) == MEMOPT_OK);
     CHECK(pipeline_step(p, inputs, 0) == MEMOPT_OK && pipeline_evaluate(p, inputs) == MEMOPT_OK && pipeline_step(p, inputs, 3) == MEMOPT_OK);
     pipeline_close(p);

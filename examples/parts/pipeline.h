@@ -28,10 +28,10 @@
                 order that both ends know only from this schedule. They are `unchecked`: a call that is compared begins
                 when both ranks are there, which is a send that blocks, and with those 1F1B deadlocks, as the
                 simulation tells. Messages go on while the rank computes, PIPELINE_SENDS on a link.
-   On a device  desc.tape says that memory is one's, and how it is aligned; layers launch on one stream. Links move the
-                device's bytes: a begin is ordered behind what that stream was given, a wait holds the host until the
-                bytes are there, as in adapters/nccl.h. So a rank that receives launches nothing until the message has
-                come: the device idles for a launch with each. `all` is of the host's memory.
+   On a device  desc.tape.not_host_visible says that memory is one's; layers launch on one stream. Links move its bytes:
+                a begin is ordered behind what that stream was given, a wait holds the host until the bytes are there,
+                as in adapters/nccl.h. So a rank that receives launches nothing until the message has come: the device
+                idles for a launch with each. `all` is of the host's memory.
    Failure      A rank that fails gives up its links, so that its neighbours fail, and theirs. With `all`, a
                 communicator of all ranks, everybody is told who failed first: the rank that does not answer there.
    How to use   examples/pipeline.c is a whole program. Optimizer, loss and sums over other ranks stay yours. Include
@@ -477,7 +477,7 @@ typedef struct pipeline_desc { /* zero it, then set what you need; the same on a
     const memopt_segment    *segments; /* described; without skips */
     size_t            count, input_bytes; /* input_bytes: of a micro-batch */
     memopt_tape_desc  tape;            /* of each stage: rule, every, overhead, codec, seed, verify, host; no budget.
-                                          For memory of a device not_host_visible, and alignment */
+                                          not_host_visible is of memory of a device */
     uint64_t          stride;          /* from the number of a micro-batch to the next; 0 = 1 */
     size_t            limit;           /* bytes of a rank; 0: the smallest cut. Where no cut keeps within it, that, too */
     const transformer *tied;           /* NULL: nothing is tied; else the shape whose head has the tokens as weights */
@@ -564,14 +564,8 @@ static inline size_t pipeline_most(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-static inline size_t pipeline_alignment(const pipeline_desc *d) { /* of all that passes and messages use */
-    return d->tape.alignment ? d->tape.alignment : 64;
-}
-
-static inline size_t pipeline_up(const pipeline_desc *d, size_t bytes) { /* SIZE_MAX stays above everything */
-    const size_t less = pipeline_alignment(d) - 1;
-
-    return bytes > SIZE_MAX - less ? SIZE_MAX : (bytes + less) & ~less;
+static inline size_t pipeline_up(size_t bytes) { /* SIZE_MAX stays above everything */
+    return bytes > SIZE_MAX - 63 ? SIZE_MAX : (bytes + 63) & ~(size_t)63;
 }
 
 /* The tables of a rank with these stages, one for each chunk; a rank's own, or one of a plan that is tried. */
@@ -600,7 +594,6 @@ static inline pipeline *pipeline_lay_out_tables(memopt_carver *room, const pipel
 /* What its passes and messages use, which may be a device's memory; x NULL: only counted. */
 static inline void pipeline_lay_out(pipeline *x, memopt_carver *room, const pipeline_desc *d,
                                     const pipeline_stage *const *stages, size_t chunks) {
-    const size_t align = pipeline_alignment(d);
     pipeline counted, *own = x ? x : &counted;
     size_t work = 0, input_grad = 0, output_grad = 0, i, k;
 
@@ -609,8 +602,8 @@ static inline void pipeline_lay_out(pipeline *x, memopt_carver *room, const pipe
         const pipeline_stage *stage = stages[k];
 
         for (i = 0; i < stage->under_way; ++i) {
-            void *input = memopt_carve(room, stage->first ? stage->input : 0, 1, align);
-            void *held = memopt_carve(room, stage->held, 1, align);
+            void *input = memopt_carve(room, stage->first ? stage->input : 0, 1, 0);
+            void *held = memopt_carve(room, stage->held, 1, 0);
 
             if (!x) continue;
             x->chunks[k].slots[i].input = input;
@@ -622,11 +615,11 @@ static inline void pipeline_lay_out(pipeline *x, memopt_carver *room, const pipe
         output_grad = pipeline_most(output_grad, stage->output_grad);
         own->tied_slots += stage->tied_slots;
     }
-    own->work = memopt_carve(room, work, 1, align);
-    own->grad_input = memopt_carve(room, output_grad, 1, align);
-    for (i = 0; i < PIPELINE_SENDS; ++i) own->grad_outputs[i] = memopt_carve(room, input_grad, 1, align);
+    own->work = memopt_carve(room, work, 1, 0);
+    own->grad_input = memopt_carve(room, output_grad, 1, 0);
+    for (i = 0; i < PIPELINE_SENDS; ++i) own->grad_outputs[i] = memopt_carve(room, input_grad, 1, 0);
     for (i = 0; i < own->tied_slots; ++i)
-        own->tied[i] = memopt_carve(room, pipeline_tied_bytes(d, d->tied->gradient_type), 1, align);
+        own->tied[i] = memopt_carve(room, pipeline_tied_bytes(d, d->tied->gradient_type), 1, 0);
 }
 
 static inline size_t pipeline_sum(size_t a, size_t b) {
@@ -644,13 +637,13 @@ static inline pipeline_bytes pipeline_count_bytes(const pipeline_desc *d, const 
     (void)pipeline_lay_out_tables(&tables, d, stages, chunks);
     pipeline_lay_out(NULL, &room, d, stages, chunks);
     b.tables = tables.overflow ? SIZE_MAX : tables.bytes;
-    b.pipeline = room.overflow ? SIZE_MAX : pipeline_up(d, room.bytes);
+    b.pipeline = room.overflow ? SIZE_MAX : pipeline_up(room.bytes);
     for (k = 0; k < chunks; ++k) {
         b.resident = pipeline_sum(b.resident, stages[k]->resident);
         if (d->tied && stages[k]->first + stages[k]->count == d->count)
             b.tokens = pipeline_tied_bytes(d, d->tied->weight_type);
     }
-    b.total = pipeline_sum(pipeline_sum(b.resident, pipeline_up(d, b.tokens)), b.pipeline);
+    b.total = pipeline_sum(pipeline_sum(b.resident, pipeline_up(b.tokens)), b.pipeline);
     return b;
 }
 
@@ -803,11 +796,11 @@ static inline memopt_status pipeline_measure(const pipeline_planner *p, size_t f
     if (status) return status;
     stats = memopt_tape_get_stats(tape);
     memopt_tape_destroy(tape);
-    known->held = pipeline_up(d, stats.held);
-    known->work = pipeline_up(d, stats.peak - stats.held);
+    known->held = pipeline_up(stats.held);
+    known->work = pipeline_up(stats.peak - stats.held);
     for (i = first; i < first + count; ++i) known->forward += d->segments[i].forward_cost;
     known->backward = stats.cost - known->forward;
-    if (d->evaluates) known->work = pipeline_most(known->work, pipeline_up(d, stats.evaluate_peak));
+    if (d->evaluates) known->work = pipeline_most(known->work, pipeline_up(stats.evaluate_peak));
     known->is_known = 1;
     return MEMOPT_OK;
 }
@@ -983,8 +976,6 @@ static inline memopt_status pipeline_check_desc(const pipeline_desc *d) {
                                "the backward");
     if (d->tape.arena || d->tape.budget || d->tape.store.write_fn || d->tape.random_bytes)
         return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, "tape", "has an arena, a budget, a store or a generator");
-    if (pipeline_alignment(d) < 64 || (pipeline_alignment(d) & (pipeline_alignment(d) - 1)))
-        return pipeline_refuse_count(error, "alignment", d->tape.alignment, "a power of two, at least", 64);
     if (d->tied && (d->tied->untied || d->tied->adapter_rank))
         return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, "tied", "has a head of its own, or frozen tokens");
     if (d->tied_slots > MEMOPT_COMM_CALLS)
@@ -1511,8 +1502,7 @@ static inline memopt_status pipeline_check_opening(const pipeline_desc *desc, co
                                !stages ? "stages" : !links ? "links" : memory ? "out" : "memory", "is NULL");
     if (rank >= desc->shape.ranks)
         return pipeline_refuse_count(error, "rank", rank, "below ranks", desc->shape.ranks);
-    if ((uintptr_t)memory % pipeline_alignment(desc))
-        return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, "memory", "is not aligned to desc.tape.alignment (0 = 64)");
+    if ((uintptr_t)memory % 64) return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, "memory", "is not aligned to 64");
     if (desc->tied && desc->shape.ranks > 1 && (!rank || rank + 1 == desc->shape.ranks)
         && (!tokens || !tokens->weights || (!rank && !tokens->gradients)))
         return pipeline_refuse(error, MEMOPT_ERR_ARGUMENT, "tokens", "is NULL, or has no array, where they are tied");
@@ -1544,8 +1534,8 @@ static inline pipeline *pipeline_make(const pipeline_desc *desc, const pipeline_
  * links   that this rank's messages take, copied
  * tokens  NULL but where tokens are tied: of the first rank its embedding; of the last one what its head is tied to, a
  *         part of its own, whose weights are a copy of them and whose gradients are set here
- * memory  pipeline_bytes.pipeline bytes of this rank, aligned as desc.tape.alignment says (0 = 64); a device's where
- *         desc.tape.not_host_visible is 2; it stays until pipeline_close()
+ * memory  pipeline_bytes.pipeline bytes of this rank, aligned to 64, a device's where desc.tape.not_host_visible is 2;
+ *         it stays until pipeline_close()
  * out     receives it, with its tables: pipeline_bytes.tables of desc.tape.host; untouched on failure
  * returns OK; ERR_ARGUMENT, ERR_BUFFER (less memory), ERR_MEMORY, ERR_STATE (other ranks have another plan), what
  *         memopt_tape_create() returns

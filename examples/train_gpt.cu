@@ -152,19 +152,26 @@ static int batch_fits(const options *o, void *user) {
 }
 
 /* ---- one step ---- */
-/* place: of those that lie side by side on the device. */
-static int load_batch(card *c, const options *o, data *d, uint64_t number, size_t place, int held_back) {
+static int load_to(card *c, const options *o, data *d, uint64_t number, int held_back, int32_t *d_ids,
+                   int32_t *d_targets) {
     engine *e = &c->e;
     const size_t rows = transformer_rows(&e->m.shape), bytes = rows * sizeof(int32_t);
-    int32_t *const targets = c->tokens + rows, *const d_tokens = (int32_t *)e->input + place * rows;
+    int32_t *const targets = c->tokens + rows;
     memopt_cuda_status s;
 
     if (load_tokens(o, d, number, held_back, o->batch, c->tokens, targets, e->message, sizeof e->message)) return 1;
     range_begin("batch");
-    s = memopt_cuda_transfer_in(c->transfer, d_tokens, c->tokens, bytes, c->stream); /* cuda 5 */
-    if (!s) s = memopt_cuda_transfer_in(c->transfer, e->targets + place * rows, targets, bytes, c->stream);
+    s = memopt_cuda_transfer_in(c->transfer, d_ids, c->tokens, bytes, c->stream); /* cuda 5 */
+    if (!s) s = memopt_cuda_transfer_in(c->transfer, d_targets, targets, bytes, c->stream);
     range_end();
     return card_said(c, "The batch", s);
+}
+
+/* place: of those that lie side by side on the device. */
+static int load_batch(card *c, const options *o, data *d, uint64_t number, size_t place, int held_back) {
+    const size_t first = place * transformer_rows(&c->e.m.shape);
+
+    return load_to(c, o, d, number, held_back, (int32_t *)c->e.input + first, c->e.targets + first);
 }
 
 static int pass(card *c, size_t place) { /* forward and backward of one micro-batch */
@@ -479,6 +486,7 @@ static int run(const options *asked, outcome *out, char **strip) {
 #  include <nccl.h>
 #  include "adapters/nccl.h"
 #  include "parts/ring.h"                                              /* and tensor.h */
+#  include "parts/pipeline.h"
 #  include "gpt/ranks_card.h"
 #else
 static int ranks_main(const options *o, outcome *out) { (void)o; (void)out; return 1; } /* never called: it is refused */
@@ -486,20 +494,22 @@ static int ranks_main(const options *o, outcome *out) { (void)o; (void)out; retu
 
 /* ---- what a card does not do, or not so ---- */
 static const int not_here[] = { ON_REPLICAS,    ON_OFFLOAD, ON_ADVISE,  ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_GRIDS,
-                                ON_BATCH_TABLE, ON_SAMPLE,  ON_PIPELINE, ON_CHUNKS, ON_SEQUENCE, ON_THREADS, ON_GEMM,       ON_WINDOW, ON_DOCUMENTS };
+                                ON_BATCH_TABLE, ON_SAMPLE, ON_SEQUENCE, ON_THREADS, ON_GEMM,       ON_WINDOW, ON_DOCUMENTS };
 
 enum { NOT_HERE = sizeof not_here / sizeof *not_here };
 
 static int ranks_of_cards_wrong(const options *o, int whole, char *message, size_t capacity) {
+    const int many = o->ranks > o->pipeline * o->tensor; /* have the same of the model */
+
 #ifndef TRAIN_GPT_NCCL
     REFUSE(o->ranks, "--ranks: this program was built without NCCL; make build/train_gpt_nccl, or add -DTRAIN_GPT_NCCL "
            "and -lnccl to the line that builds it; or leave --ranks out.");
 #endif
-    REFUSE(o->ranks > 1 && !o->stage, "--stage 0 cuts nothing, which the cards of several ranks do not do: take 1, 2 "
-           "or 3.");
-    REFUSE(o->ranks > 1 && (whole || o->optimizer == MEMOPT_OPTIM_MUON),
-           "--optimizer: lamb, lars, adafactor and muon measure whole tensors, which a card does for one rank alone: "
-           "take adamw, or --ranks 1.");
+    REFUSE(many && !o->stage, "--stage 0 cuts nothing, which the cards of several ranks do not do: take 1%s.",
+           o->pipeline > 1 ? "" : ", 2 or 3");
+    REFUSE(many && (whole || o->optimizer == MEMOPT_OPTIM_MUON),
+           "--optimizer: lamb, lars, adafactor and muon measure whole tensors, which a card does where no other has a "
+           "part of them: take adamw, --ranks 1 or --pipeline %zu.", o->ranks);
     REFUSE(o->ranks && o->graph,
            "--graph is one card's alone: ranks compare their calls of NCCL, and watch a deadline, "
            "on the host within a step; leave --graph or --ranks out.");

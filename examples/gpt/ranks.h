@@ -109,6 +109,8 @@ static int rank_ready_passes(rank *r);               /* the model is there, and 
 static int rank_ready_shard(rank *r, const memopt_shard_bytes *b, memopt_shard_desc *d);
 static int rank_open_saves(rank *r, saves *s);       /* its comm, and how it lists what lies elsewhere */
 static int rank_pass(rank *r, uint64_t number, size_t round); /* of batch `number` of the run */
+static int rank_load(rank *r, uint64_t number, int held_back, int32_t *ids, int32_t *targets); /* to these places */
+static void rank_take_up(rank *r, const int32_t *ids, size_t unit); /* of those loaded so: what a pass of it goes by */
 static int rank_read_losses(rank *r);                /* of the passes of a step */
 static int rank_evaluate(rank *r, size_t number, double *loss); /* of a batch that is held back */
 static memopt_status rank_exchange(rank *r, const memopt_comm_call *call); /* among all, of the host's memory */
@@ -335,8 +337,9 @@ static void predict(const ranks_plan *p, size_t number) {
 
     x->predicted[HELD_DATA] = p->data;
     x->predicted[HELD_WORKING] = p->working;
-    at = beside_shard(p) + predict_shard(b, x->predicted) + round64(p->tokens);
-    x->predicted[HELD_PARAMETERS] += round64(p->tokens);
+    at = beside_shard(p) + predict_shard(b, x->predicted);
+    if (p->tokens) x->predicted[HELD_PARAMETERS] += pushed(p->o, at) - at + pushed(p->o, p->tokens);
+    if (p->tokens) at = pushed(p->o, at) + pushed(p->o, p->tokens);
     tape = most(units ? p->tape : 0, p->o->validate ? p->evaluation : 0); /* 0: this rank never has a pass */
     if (tape) x->predicted[HELD_ACTIVATIONS] = pushed(p->o, at) - at + round64(tape);
     x->predicted[HELD] = at + x->predicted[HELD_ACTIVATIONS];
@@ -440,21 +443,9 @@ static int plan_ranks(ranks_plan *p, outcome *out) {
 }
 
 /* ---- ranks that share a pass by layers ---- */
-#ifndef PARTS_DEVICE_H
 static uint64_t rank_pass_sent(const rank *r);
 static double *rank_losses(const rank *r, size_t number);
-static int rank_load(rank *r, uint64_t number, int held_back); /* a batch, to the engine's places */
 #include "ranks_pipeline.h"
-#else /* a card has all layers */
-static memopt_status rank_pipe_call(rank_layer *l, const memopt_tape_call *call) { (void)l; (void)call; return MEMOPT_OK; }
-static int rank_push_slots(rank *r) { (void)r; return 0; }
-static int plan_pipeline(rank *r, ranks_plan *p) { (void)r; (void)p; return 0; }
-static int rank_open_pipeline(rank *r, const ranks_plan *p) { (void)r; (void)p; return 0; }
-static void rank_take_own_stages(rank *r, const ranks_plan *p) { (void)r; (void)p; }
-static int rank_pipe_units(rank *r, size_t step) { (void)r; (void)step; return 0; }
-static int rank_pipe_evaluate(rank *r, size_t first, size_t batches) { (void)r; (void)first; (void)batches; return 0; }
-static int rank_share_tokens(rank *r) { (void)r; return 0; }
-#endif
 
 /* ---- traffic ---- */
 static traffic rank_traffic(const rank *r) {

@@ -180,7 +180,7 @@ static int rank_ready_shard(rank *r, const memopt_shard_bytes *b, memopt_shard_d
 }
 
 /* A card has no stores. */
-static void rank_describe_tape(const rank *r, memopt_tape_desc *d) { (void)r; (void)d; }
+static void rank_describe_tape(const rank *r, memopt_tape_desc *d) { (void)r; d->not_host_visible = 2; }
 static void rank_stored(const rank *r, uint64_t *moved) { (void)r; moved[0] = moved[1] = 0; }
 
 static int rank_plan_stores(rank *r, memopt_shard_desc *d, const memopt_shard_bytes *b, rank_report *told) {
@@ -210,6 +210,7 @@ static void rank_close(rank *r) {
     memopt_comm_destroy(h->host);
     free(h->piece);
     data_close(&r->d);
+    pipeline_close(r->pipe);
     card_close(&h->c);
     memopt_ledger_destroy(r->e->ledger);
     memopt_arena_destroy(h->pinned);
@@ -225,9 +226,19 @@ static int rank_pass(rank *r, uint64_t number, size_t round) {
     return load_batch(c, &r->o, &r->d, number, 0, 0) || pass(c, 0);
 }
 
+static int rank_load(rank *r, uint64_t number, int held_back, int32_t *ids, int32_t *targets) {
+    return load_to(&r->here.c, &r->o, &r->d, number, held_back, ids, targets);
+}
+
+static void rank_take_up(rank *r, const int32_t *ids, size_t unit) {
+    (void)ids;
+    r->e->m.shape.ops.d_loss = r->here.c.d_losses + unit;
+}
+
 static int rank_read_losses(rank *r) {
     const card *c = &r->here.c;
-    const size_t count = rank_units(&r->o, r->number);
+    const int has_them = r->number == rank_of_loss(&r->o, pass_of(&r->o, r->number));
+    const size_t count = has_them ? rank_units(&r->o, r->number) : 0;
     double sum;
     size_t i;
 

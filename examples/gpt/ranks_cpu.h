@@ -109,8 +109,18 @@ static int rank_describe_model(rank *r) {
     return 0;
 }
 
-static int rank_load(rank *r, uint64_t number, int held_back) {
-    return load_batch(r->e, &r->o, &r->d, number, held_back);
+static int rank_load(rank *r, uint64_t number, int held_back, int32_t *ids, int32_t *targets) {
+    const size_t bytes = transformer_rows(&r->e->m.shape) * sizeof *ids;
+
+    if (load_batch(r->e, &r->o, &r->d, number, held_back)) return 1;
+    memcpy(ids, r->e->input, bytes);
+    memcpy(targets, r->e->targets, bytes);
+    return 0;
+}
+
+static void rank_take_up(rank *r, const int32_t *ids, size_t unit) {
+    (void)unit;
+    if (r->e->m.documents) mark_documents(r->e, &r->d, ids);
 }
 
 static int rank_open_arena(rank *r, size_t capacity) {

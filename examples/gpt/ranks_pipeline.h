@@ -50,10 +50,12 @@ static void rank_take_own_stages(rank *r, const ranks_plan *p) {
 static size_t rank_resident(void *user, size_t first, size_t count) { /* of a stage that may be */
     rank *r = (rank *)user;
     uint64_t held[HELD] = { 0 };
-    memopt_shard_bytes b = { 0 };
-    pipeline_stage stage = { 0 };
+    memopt_shard_bytes b;
+    pipeline_stage stage;
     memopt_shard_desc d;
 
+    memset(&b, 0, sizeof b);
+    memset(&stage, 0, sizeof stage);
     stage.first = first;
     stage.count = count;
     rank_take_stages(r, &stage, 1, 1);
@@ -64,7 +66,9 @@ static size_t rank_resident(void *user, size_t first, size_t count) { /* of a st
     return memopt_shard_plan(&d, &b) ? SIZE_MAX / 4 : predict_shard(&b, held);
 }
 
-static size_t slot_elements(const rank *r) { return (transformer_rows(&r->e->m.shape) + 15) & ~(size_t)15; }
+static size_t slot_elements(const rank *r) {
+    return pushed(&r->o, transformer_rows(&r->e->m.shape) * sizeof(int32_t)) / sizeof(int32_t);
+}
 
 /* Before a stage's backward: what its groups have sent of the unit before has left, and is written again. */
 static memopt_status rank_before(void *user, const pipeline_action *a) {
@@ -75,7 +79,7 @@ static memopt_status rank_before(void *user, const pipeline_action *a) {
     size_t i;
 
     r->e->m.head.targets = ids + slot_elements(r);
-    if (r->e->m.documents) mark_documents(r->e, &r->d, ids);
+    rank_take_up(r, ids, a->micro_batch);
     for (i = own->first; a->is_backward && !s && i < own->first + own->count; ++i)
         s = memopt_shard_backward(r->shard, r->layers[i].group);
     return s;
@@ -84,7 +88,8 @@ static memopt_status rank_before(void *user, const pipeline_action *a) {
 static memopt_status rank_behind(void *user, const pipeline_action *a) {
     rank *r = (rank *)user;
 
-    if (a->stage + 1 == stage_count(&r->o)) rank_losses(r, r->number)[a->micro_batch] = r->e->m.head.loss;
+    if (a->stage + 1 == stage_count(&r->o)) /* a card's: see rank_read_losses() */
+        rank_losses(r, r->number)[a->micro_batch] = r->e->m.head.loss;
     return MEMOPT_OK;
 }
 
@@ -119,6 +124,7 @@ static pipeline_desc rank_describe_pipeline(rank *r) {
     d.input_bytes = input_bytes(m);
     d.tape = describe_tape(r->e, &r->o);
     d.tape.arena = NULL;
+    rank_describe_tape(r, &d.tape);
     d.tape.budget = 0; /* by --keep overhead, which else is none */
     d.limit = r->o.pipeline_bytes > pushed_before ? r->o.pipeline_bytes - pushed_before : 0;
     d.tied = m->shape.untied ? NULL : &m->shape;
@@ -215,7 +221,7 @@ static int rank_plan_place(rank *r, ranks_plan *p, size_t place, memopt_shard_by
 
 static int plan_pipeline(rank *r, ranks_plan *p) {
     memopt_shard_bytes *kept = (memopt_shard_bytes *)calloc(r->o.ranks, sizeof *kept);
-    pipeline_course course = { 0 };
+    pipeline_course course;
     size_t place;
     int wrong = rank_open_model(r, 0);
 
@@ -228,7 +234,7 @@ static int plan_pipeline(rank *r, ranks_plan *p) {
     wrong = wrong || rank_plan_pipeline(r, p->stages, p->pipes);
     for (place = 0; !wrong && place < r->o.pipeline; ++place) wrong = rank_plan_place(r, p, place, kept);
     wrong = wrong || rank_run_stages(r, p, p->costs, 0, &course); /* where time is as the work is */
-    p->waiting = course.waiting;
+    p->waiting = wrong ? 0 : course.waiting;
     if (!wrong) rank_compare_work(&r->o, p);
     if (!wrong) memcpy(p->bytes, kept, r->o.ranks * sizeof *kept);
     free(kept);
@@ -302,16 +308,14 @@ static int rank_share_tokens(rank *r) {
 /* This pass's batches, from number `first` of all passes on. Of those that are held back the last one stands for those
    beyond it. */
 static int rank_load_slots(rank *r, uint64_t first, uint64_t last, int held_back) {
-    const size_t n = slot_elements(r), rows = transformer_rows(&r->e->m.shape), passes = pass_count(&r->o);
+    const size_t n = slot_elements(r), passes = pass_count(&r->o);
     size_t k;
 
     for (k = 0; k < micro_batches(&r->o); ++k) {
         const uint64_t number = first + pass_of(&r->o, r->number) + k * passes;
         int32_t *ids = r->slots + 2 * k * n;
 
-        if (rank_load(r, number < last ? number : last, held_back)) return 1;
-        memcpy(ids, r->e->input, rows * sizeof *ids);
-        memcpy(ids + n, r->e->targets, rows * sizeof *ids);
+        if (rank_load(r, number < last ? number : last, held_back, ids, ids + n)) return 1;
         r->inputs[k] = ids;
     }
     return 0;
@@ -319,7 +323,7 @@ static int rank_load_slots(rank *r, uint64_t first, uint64_t last, int held_back
 
 static int rank_pipe_evaluate(rank *r, size_t first, size_t batches) { /* as many as a step has */
     return rank_load_slots(r, first, batches - 1, 1)
-        || rank_pipe_said(r, "An evaluation", pipeline_evaluate(r->pipe, r->inputs));
+        || rank_pipe_said(r, "An evaluation", pipeline_evaluate(r->pipe, r->inputs)) || rank_read_losses(r);
 }
 
 /* All units of a step that are this pass's. */

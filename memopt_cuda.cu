@@ -8018,6 +8018,7 @@ PUBLIC status_t api::memopt_cuda_gradients_accumulate(const memopt_gradients *su
               kernels of a backward run on beside weights that come back. The host waits for a slot's event before it
               reads, or writes again, the slot's bytes. Where nothing was copied in there is nothing to join: events
               of other streams would spoil a capture.
+   Units      of several ranks: a kernel reads each summand once, and adds it to what waits for it in the tree.
    Failure    A call that fails waits for its stream: nothing of it is on its way any more. */
 
 #ifndef MEMOPT_CUDA_NO_SCALE

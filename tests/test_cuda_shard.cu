@@ -20,8 +20,13 @@ typedef struct cuda_shard_case {
     int stage; size_t ranks, units, steps; int clips, inside; memopt_i_weights form; memopt_type gradients; memopt_state_format state; memopt_optim_kind kind;
     size_t bucket; int stops, there; /* the device adds and steps */
     int counted; /* number and factor of a step are on the device; 2: a step is captured once, and every step is its graph */
+    size_t shares; /* 0; or so many times `ranks`, each with other tensors of the model: `others` */
+    size_t together; /* ranks that compute a unit; 0: one */
+    int interleaved; /* groups 3 and 2 are a round before 1 and 0 */
     int large; /* one tensor of several pieces of a norm, which is only measured; 2: with what is not finite */
 } cuda_shard_case;
+/* Tensor 0 is of the first share alone, and 2 of the last one. */
+static int cuda_shard_absent(const cuda_shard_case *c, size_t share, size_t t) { return c->shares > 1 && (t == 0 ? share > 0 : t == 2 && share + 1 < c->shares); }
 /* What is left of a run: weights and extra whole, and the norm. */
 typedef struct cuda_shard_end { unsigned char weights[CUDA_SHARD_TENSORS][CUDA_SHARD_ALL], extra[CUDA_SHARD_TENSORS][CUDA_SHARD_ALL], used[CUDA_SHARD_TENSORS][CUDA_SHARD_ALL]; float moments[CUDA_SHARD_TENSORS][2][2048], probe[256]; double norm; } cuda_shard_end;
 
@@ -38,11 +43,18 @@ static __global__ void cuda_shard_kernel(const void *weights, int is_16, void *o
     if (out_16) ((uint16_t *)out)[i] = memopt_to_bf16(cuda_shard_gradient(weights, is_16, i, key));
     else ((float *)out)[i] = cuda_shard_gradient(weights, is_16, i, key);
 }
+/* That of a unit of several ranks, of which each key is one's. */
+static float cuda_shard_tree(const void *weights, int is_16, size_t i, uint32_t key, size_t together) {
+    const size_t half = together / 2;
+    if (together < 2) return cuda_shard_gradient(weights, is_16, i, key);
+    return memopt_i_sum(cuda_shard_tree(weights, is_16, i, key, half), cuda_shard_tree(weights, is_16, i, key + 16 * (uint32_t)half, half));
+}
 static uint32_t cuda_shard_key(size_t tensor, size_t unit, size_t step) { return (uint32_t)(tensor + 16 * unit + 256 * step + 1); }
 static int cuda_shard_is_16(const cuda_shard_case *c) { return c->form != MEMOPT_I_WEIGHTS_F32; }
 static memopt_status cuda_shard_compute(const cuda_shard_case *c, memopt_shard *x, size_t t, size_t unit, size_t step, cudaStream_t stream, int on_device) {
-    const void *w = memopt_shard_weights(x, t); void *out = memopt_shard_gradients(x, t); const size_t n = cuda_shard_model[t].count; const uint32_t key = cuda_shard_key(t, unit, step);
+    const void *w = memopt_shard_weights(x, t); void *out = memopt_shard_gradients(x, t); const size_t n = cuda_shard_model[t].count, k = c->together ? c->together : 1; const uint32_t key = cuda_shard_key(t, unit * k + (on_device ? x->rank % k : 0), step);
     const int from_16 = cuda_shard_is_16(c), to_16 = c->gradients == MEMOPT_TYPE_BF16; size_t i;
+    if (x->tensors[t].absent) return MEMOPT_OK;
     if (!w || !out) return MEMOPT_ERR_CORRUPT;
     if (on_device) {
         MEMOPT_I_CUDA_LAUNCH(cuda_shard_kernel, (unsigned)((n + 63) / 64), 64, 0, stream, w, from_16, out, to_16, n, key);
@@ -50,9 +62,27 @@ static memopt_status cuda_shard_compute(const cuda_shard_case *c, memopt_shard *
     }
     for (i = 0; i < n; ++i) {
         if (to_16) ((uint16_t *)out)[i] = memopt_to_bf16(cuda_shard_gradient(w, from_16, i, key));
-        else ((float *)out)[i] = cuda_shard_gradient(w, from_16, i, key);
+        else ((float *)out)[i] = cuda_shard_tree(w, from_16, i, key, k);
     }
     return MEMOPT_OK;
+}
+static memopt_status cuda_shard_two(const cuda_shard_case *c, memopt_shard *x, size_t unit, size_t step, cudaStream_t stream, size_t first) { /* backwards of two groups, as of a stage among several */
+    memopt_status s = MEMOPT_OK; size_t g, t;
+    for (g = first + 1; !s && g + 1 > first; --g) {
+        s = memopt_shard_backward(x, g);
+        for (t = 0; !s && t < CUDA_SHARD_TENSORS; ++t) if (cuda_shard_model[t].group == g) s = cuda_shard_compute(c, x, t, unit, step, stream, 1);
+        if (!s) s = memopt_shard_reduce(x, g);
+        if (!g) break;
+    }
+    return s;
+}
+static memopt_status cuda_shard_rounds(const cuda_shard_case *c, memopt_shard *x, size_t step, cudaStream_t stream) {
+    const size_t rounds = c->units / c->ranks; size_t first, turn; memopt_status s = memopt_shard_next_unit(x, &first);
+    for (turn = 0; !s && turn <= rounds; ++turn) {
+        if (turn < rounds) s = cuda_shard_two(c, x, first + turn * c->ranks, step, stream, 2);
+        if (!s && turn) s = cuda_shard_two(c, x, first + (turn - 1) * c->ranks, step, stream, 0);
+    }
+    return s ? s : memopt_shard_next_unit(x, &first);
 }
 static memopt_status cuda_shard_unit(const cuda_shard_case *c, memopt_shard *x, size_t unit, size_t step, cudaStream_t stream, int on_device) {
     memopt_status s = MEMOPT_OK; size_t g, t;
@@ -69,7 +99,7 @@ static memopt_status cuda_shard_unit(const cuda_shard_case *c, memopt_shard *x, 
 /* Weights are read once more before the step: what it brings back must not come too early. */
 static memopt_status cuda_shard_probe(const cuda_shard_case *c, memopt_shard *x, cudaStream_t stream, int on_device, void *to) {
     const memopt_status s = memopt_shard_forward(x, 0); const void *w = memopt_shard_weights(x, 0); size_t i;
-    if (s || !w) return s;
+    if (s || !w || x->tensors[0].absent) return s;
     for (i = 0; !on_device && i < 256; ++i) ((float *)to)[i] = cuda_shard_gradient(w, cuda_shard_is_16(c), i, 5);
     if (!on_device) return MEMOPT_OK;
     MEMOPT_I_CUDA_LAUNCH(cuda_shard_kernel, 4, 64, 0, stream, w, cuda_shard_is_16(c), to, 0, (size_t)256, 5u);
@@ -110,11 +140,12 @@ static memopt_status cuda_shard_train(const cuda_shard_case *c, memopt_shard *x,
     s = memopt_shard_share(x);
     for (step = 1; !s && step <= c->steps; ++step) {
         const int is_graph = on_device && c->counted == 2, alone = c->ranks == 1; /* of several ranks only the step itself is captured */
-        const size_t rounds = memopt_i_ceil_div(c->units, c->ranks); size_t round = 0;
+        const size_t rounds = memopt_i_ceil_div(c->units * (c->together && on_device ? c->together : 1), c->ranks); size_t round = 0; const int apart = c->interleaved && on_device;
         memset(&run, 0, sizeof run);
         run.step = step; run.groups = rates; run.group_count = 2; run.fused = c->inside; run.gradient_factor = on_device && c->counted ? 0 : 1 / (double)c->units;
         if (is_graph && alone && step == 1) cuda_shard_begin_graph(stream);
-        for (; !is_graph || !alone || step == 1; ++round) {
+        if (apart) s = cuda_shard_rounds(c, x, step, stream);
+        for (; !apart && (!is_graph || !alone || step == 1); ++round) {
             if (c->inside && round + 1 == rounds) s = memopt_shard_step_inside(x, &run);
             if (!s) s = memopt_shard_next_unit(x, &unit);
             if (s || unit == MEMOPT_SHARD_DONE) break;
@@ -158,6 +189,7 @@ static memopt_status cuda_shard_look(const cuda_shard_case *c, memopt_shard *x, 
     for (t = 0; !s && t < CUDA_SHARD_TENSORS; ++t) {
         s = memopt_shard_forward(x, cuda_shard_model[t].group);
         if (s) break;
+        if (x->tensors[t].absent) continue;
         if (!on_device) { memcpy(end->used[t], memopt_shard_weights(x, t), cuda_shard_model[t].count * used); continue; }
         if (cudaMemcpyAsync(end->used[t], memopt_shard_weights(x, t), cuda_shard_model[t].count * used, cudaMemcpyDeviceToHost, stream) || cudaStreamSynchronize(stream)) { (void)cudaGetLastError(); s = MEMOPT_ERR_DEVICE; }
     }
@@ -185,6 +217,7 @@ static memopt_status cuda_shard_measure(const cuda_shard_case *c, memopt_shard *
 static memopt_shard_desc cuda_shard_desc(const cuda_shard_case *c) {
     memopt_shard_desc d;
     memset(&d, 0, sizeof d);
+    d.interleaved = c->interleaved; d.unit_ranks = c->ranks > 1 ? c->together : 0;
     d.stage = c->stage; d.tensors = cuda_shard_model; d.tensor_count = CUDA_SHARD_TENSORS; d.units = c->units; d.gradients = c->gradients; d.bucket_bytes = c->bucket; d.tile = 512;
     d.optim.kind = c->kind; d.optim.state = c->state; d.optim.seed = 77; d.optim.min_quantized = 1000;
     test_set_weights(&d.optim, c->form);
@@ -193,7 +226,7 @@ static memopt_shard_desc cuda_shard_desc(const cuda_shard_case *c) {
 }
 static void cuda_shard_reference(const cuda_shard_case *c, cuda_shard_end *end) {
     cuda_shard_case one = *c; memopt_shard_desc d; memopt_shard *x = NULL;
-    one.ranks = 1; one.stage = 0;
+    one.ranks = 1; one.stage = 0; one.interleaved = 0;
     memset(end, 0, sizeof *end);
     d = cuda_shard_desc(&one);
     CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK);
@@ -203,6 +236,7 @@ static void cuda_shard_reference(const cuda_shard_case *c, cuda_shard_end *end) 
 }
 
 /* ---- a rank on the device ---- */
+enum { CUDA_SHARD_COMMS = 2 }; /* of a rank: its own, and `others` */
 typedef struct cuda_shard_run { const cuda_shard_case *c; cuda_shard_end end; memopt_status status[4]; int is_opened[4]; size_t fail; } cuda_shard_run; /* fail: the call that fails, from when all are open */
 static memopt_arena *cuda_shard_arena(memopt_source *source, size_t bytes) {
     memopt_arena_desc d; memopt_arena *a = NULL;
@@ -211,13 +245,23 @@ static memopt_arena *cuda_shard_arena(memopt_source *source, size_t bytes) {
     CHECK(memopt_arena_create(&d, &a) == MEMOPT_OK);
     return a;
 }
-static void cuda_shard_rank(cuda_shard_run *r, int rank) {
-    const cuda_shard_case *c = r->c; memopt_shard_desc d = cuda_shard_desc(c); memopt_shard_bytes b; memopt_shard *x = NULL; memopt_cuda_shard cuda; memopt_shard_device table; memopt_shard_kernels kernels;
-    memopt_cuda_memory memory[2]; memopt_source sources[2]; memopt_arena *arenas[2]; cudaStream_t stream = NULL; double norm = 0; memopt_status s = MEMOPT_OK; void *probe = NULL;
 #ifndef __CUDACC__
-    static ncclUniqueId id; memopt_nccl nccl; memopt_comm_desc cd; int i;
-    memset(&cd, 0, sizeof cd);
+static ncclUniqueId cuda_shard_ids[CUDA_SHARD_COMMS][CUDA_SHARD_MOST];
+static void cuda_shard_meet(cuda_shard_run *r, int rank, int place) { /* all ranks are there */
+    const size_t all = r->c->ranks * (r->c->shares ? r->c->shares : 1); size_t i;
+    r->is_opened[rank] = place;
+    for (i = 0; i < all; ++i) while (r->is_opened[i] < place) (void)sched_yield();
+}
 #endif
+static void cuda_shard_rank(cuda_shard_run *r, int rank) {
+    const cuda_shard_case *c = r->c; memopt_shard_desc d = cuda_shard_desc(c); const size_t share = (size_t)rank / c->ranks, number = (size_t)rank % c->ranks; memopt_shard_tensor tensors[CUDA_SHARD_TENSORS]; memopt_shard_bytes b; memopt_shard *x = NULL; memopt_cuda_shard cuda; memopt_shard_device table; memopt_shard_kernels kernels;
+    memopt_cuda_memory memory[2]; memopt_source sources[2]; memopt_arena *arenas[2]; cudaStream_t stream = NULL; double norm = 0; memopt_status s = MEMOPT_OK; void *probe = NULL; size_t t;
+#ifndef __CUDACC__
+    const size_t all = c->ranks * (c->shares ? c->shares : 1); memopt_nccl nccl[CUDA_SHARD_COMMS]; size_t i;
+#endif
+    memopt_comm_desc cd[CUDA_SHARD_COMMS];
+    memset(cd, 0, sizeof cd);
+    memcpy(tensors, cuda_shard_model, sizeof tensors);
     test_cuda_must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
     test_cuda_must(cudaMalloc(&probe, sizeof r->end.probe), "probe"); test_cuda_must(cudaMemsetAsync(probe, 0, sizeof r->end.probe, stream), "probe");
     CHECK(memopt_cuda_shard_open(0, stream, &cuda, &table) == 0);
@@ -230,13 +274,17 @@ static void cuda_shard_rank(cuda_shard_run *r, int rank) {
     if (c->there) table.kernels = &kernels;
     d.device = &table;
 #ifndef __CUDACC__
-    if (c->ranks > 1) {
-        if (!rank) CHECK(ncclGetUniqueId(&id) == ncclSuccess);
-        else while (!r->is_opened[0]) (void)sched_yield();
-        r->is_opened[rank] = 1;
-        CHECK(memopt_nccl_open(&nccl, &id, rank, (int)c->ranks, stream, 60, &cd.transport) == MEMOPT_OK && memopt_comm_create(&cd, &d.comm) == MEMOPT_OK);
-    }
+    for (i = 0; !rank && i < all; ++i) CHECK(ncclGetUniqueId(&cuda_shard_ids[0][i]) == ncclSuccess && ncclGetUniqueId(&cuda_shard_ids[1][i]) == ncclSuccess);
+    while (rank && !r->is_opened[0]) (void)sched_yield();
+    r->is_opened[rank] = 1;
+    if (c->ranks > 1) CHECK(memopt_nccl_open(&nccl[0], &cuda_shard_ids[0][share], (int)number, (int)c->ranks, stream, 60, &cd[0].transport) == MEMOPT_OK && memopt_comm_create(&cd[0], &d.comm) == MEMOPT_OK);
+    if (c->shares > 1) CHECK(memopt_nccl_open(&nccl[1], &cuda_shard_ids[1][number], (int)share, (int)c->shares, stream, 60, &cd[1].transport) == MEMOPT_OK);
 #endif
+    if (c->shares) {
+        for (t = 0; t < CUDA_SHARD_TENSORS; ++t) tensors[t].absent = cuda_shard_absent(c, share, t);
+        d.tensors = tensors;
+        CHECK(memopt_comm_create(&cd[1], &d.others) == MEMOPT_OK); /* one alone has others, too, who are none */
+    }
     CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK);
     CHECK(memopt_cuda_source_malloc(0, &memory[0], &sources[0]) == 0 && memopt_cuda_source_pinned(0, &memory[1], &sources[1]) == 0);
     arenas[0] = cuda_shard_arena(&sources[0], b.total - b.host);
@@ -244,25 +292,27 @@ static void cuda_shard_rank(cuda_shard_run *r, int rank) {
     d.pinned = arenas[1];
     CHECK(memopt_shard_open(&d, arenas[0], &x) == MEMOPT_OK);
 #ifndef __CUDACC__
-    r->is_opened[rank] = 2;
-    for (i = 0; i < (int)c->ranks; ++i) while (r->is_opened[i] < 2) (void)sched_yield();
+    cuda_shard_meet(r, rank, 2);
 #endif
 #ifndef __CUDACC__
     if (!rank && r->fail) simulator_fail_call(r->fail);
 #endif
     s = !x ? MEMOPT_ERR_MEMORY : c->large ? cuda_shard_measure(c, x, stream, 1, &r->end) : cuda_shard_train(c, x, stream, 1, &norm, probe);
     if (!s && !c->large) s = cuda_shard_look(c, x, stream, 1, &r->end);
-    if (!s && !c->large && (cudaMemcpyAsync(r->end.probe, probe, sizeof r->end.probe, cudaMemcpyDeviceToHost, stream) || cudaStreamSynchronize(stream))) { (void)cudaGetLastError(); s = MEMOPT_ERR_DEVICE; }
+    if (!s && !c->large && !share && (cudaMemcpyAsync(r->end.probe, probe, sizeof r->end.probe, cudaMemcpyDeviceToHost, stream) || cudaStreamSynchronize(stream))) { (void)cudaGetLastError(); s = MEMOPT_ERR_DEVICE; }
     if (norm > 0) r->end.norm = norm;
     r->status[rank] = s;
-    if (s && !memopt_shard_error(x).status && d.comm) memopt_comm_abort(d.comm); /* the engine's own failure */
+    if (s && !memopt_shard_error(x).status) { memopt_comm_abort(d.comm); memopt_comm_abort(d.others); } /* the engine's own failure */
 #ifndef __CUDACC__
     if (s) simulator_fail_call(0);
+    cuda_shard_meet(r, rank, 3); /* memory is given back when no kernel waits for another rank's */
 #endif
     memopt_shard_close(x);
 #ifndef __CUDACC__
-    if (c->ranks > 1) { memopt_comm_destroy(d.comm); CHECK(memopt_nccl_close(&nccl) == MEMOPT_OK); }
+    if (c->ranks > 1) { memopt_comm_destroy(d.comm); CHECK(memopt_nccl_close(&nccl[0]) == MEMOPT_OK); }
+    if (c->shares > 1) { memopt_comm_destroy(d.others); d.others = NULL; CHECK(memopt_nccl_close(&nccl[1]) == MEMOPT_OK); }
 #endif
+    memopt_comm_destroy(d.others);
     memopt_arena_destroy(arenas[1]); memopt_arena_destroy(arenas[0]);
     test_cuda_must(cudaFree(probe), "probe"); test_cuda_must(cudaFree(cuda.d_progress), "progress");
     CHECK((memopt_cuda_shard_close(&cuda) == 0 || r->fail) && memopt_cuda_shard_close(&cuda) == 0);
@@ -278,19 +328,19 @@ static void *cuda_shard_thread_of(void *user) {
 #endif
 /* All ranks; returns 1 where all of them have trained. */
 static int cuda_shard_play(const cuda_shard_case *c, cuda_shard_run *r, size_t fail) {
-    size_t i; int fine = 1;
+    const size_t all = c->ranks * (c->shares ? c->shares : 1); size_t i; int fine = 1;
     memset(r, 0, sizeof *r);
     r->c = c; r->fail = fail;
 #ifndef __CUDACC__
-    if (c->ranks > 1) {
+    if (all > 1) {
         pthread_t threads[CUDA_SHARD_MOST];
         cuda_shard_running = r;
-        for (i = 0; i < c->ranks; ++i) if (pthread_create(&threads[i], NULL, cuda_shard_thread_of, (void *)(uintptr_t)i)) exit(2);
-        for (i = 0; i < c->ranks; ++i) (void)pthread_join(threads[i], NULL);
+        for (i = 0; i < all; ++i) if (pthread_create(&threads[i], NULL, cuda_shard_thread_of, (void *)(uintptr_t)i)) exit(2);
+        for (i = 0; i < all; ++i) (void)pthread_join(threads[i], NULL);
     } else
 #endif
     cuda_shard_rank(r, 0);
-    for (i = 0; i < c->ranks; ++i) fine &= !r->status[i];
+    for (i = 0; i < all; ++i) fine &= !r->status[i];
     return fine;
 }
 static void cuda_shard_order(int i) { simulator_streams(i == 0 ? MODE_LAZY : i == 1 ? MODE_EAGER : MODE_RANDOM, (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15) + 1); }
@@ -420,6 +470,71 @@ static void cuda_shard_measures(void) {
         for (c.stage = 0; c.stage < 4; c.stage += 1 + c.counted) cuda_shard_check(&c, &want, 2);
     }
 }
+/* Ranks with other tensors, whose norm is that of all. By the device also kinds that measure, of which a rank has not all. */
+static void cuda_shard_shares(void) {
+    static const memopt_optim_kind kinds[5] = { MEMOPT_OPTIM_ADAMW, MEMOPT_OPTIM_LAMB, MEMOPT_OPTIM_ADAFACTOR, MEMOPT_OPTIM_LARS, MEMOPT_OPTIM_LION }; static const size_t shapes[4][2] = { { 1, 1 }, { 1, 2 }, { 1, 3 }, { 2, 2 } };
+    cuda_shard_case c = cuda_shard_usual(); static cuda_shard_end want; size_t i; int k;
+    c.clips = 1;
+    for (k = 0; k < 5; ++k) {
+        c.kind = kinds[k]; c.form = (memopt_i_weights)(k % 4); c.gradients = k % 2 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16; c.state = k % 2 ? MEMOPT_STATE_F32 : MEMOPT_STATE_8BIT; c.ranks = 1; c.shares = 0;
+        cuda_shard_reference(&c, &want);
+        for (i = 0; i < 4; ++i) for (c.there = 0; c.there < 2; ++c.there) {
+            c.ranks = shapes[i][0]; c.shares = shapes[i][1]; c.stage = 1 + (k + (int)i) % 3; c.bucket = c.ranks * 2 * 256 * 4;
+            if (c.ranks * c.shares <= CUDA_SHARD_MOST && (c.ranks == 1 || !c.there || !memopt_i_kind_measures(c.kind))) cuda_shard_check(&c, &want, 3);
+        }
+    }
+}
+/* Each group counts its rounds: what it has sent of one has left before the next backward writes. */
+static void cuda_shard_interleaved(void) {
+    cuda_shard_case c = cuda_shard_usual(); static cuda_shard_end want; int type;
+    c.units = 4; c.clips = 1;
+    for (type = 0; type < 2; ++type) {
+        c.gradients = type ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16; c.ranks = 1; c.shares = 0; c.interleaved = 0;
+        cuda_shard_reference(&c, &want);
+        c.interleaved = 1;
+        for (c.there = 0; c.there < 2; ++c.there) for (c.ranks = 1; c.ranks <= 2; ++c.ranks) for (c.stage = c.ranks > 1; c.stage < 2; ++c.stage) for (c.shares = 0; c.shares < 3; c.shares += 2) {
+            c.bucket = c.ranks * 2 * 256 * (type ? 4 : 8);
+            if (c.ranks * (c.shares ? c.shares : 1) <= CUDA_SHARD_MOST) cuda_shard_check(&c, &want, 6);
+        }
+    }
+}
+static void cuda_shard_together(void) { /* a rank alone of a unit's is none */
+    cuda_shard_case c = cuda_shard_usual(); static cuda_shard_end want;
+    c.gradients = MEMOPT_TYPE_F32; c.units = 3; c.clips = 1;
+    for (c.together = 2; c.together <= CUDA_SHARD_MOST; c.together *= 2) {
+        c.ranks = 1;
+        cuda_shard_reference(&c, &want);
+        for (c.there = 0; c.there < 2; ++c.there) for (c.ranks = c.together; c.ranks <= CUDA_SHARD_MOST; c.ranks *= 2) for (c.stage = 1; c.stage < 4; ++c.stage) { c.bucket = c.ranks * 2 * 256 * 4; cuda_shard_check(&c, &want, 3); }
+    }
+    if (CUDA_SHARD_MOST == 1) SKIP("one rank");
+}
+/* Their kernel alone: trees of pieces that lie apart, also of what is not finite. */
+static void cuda_shard_trees(void) {
+    enum { COUNT = 700, APART = 712, PIECES = 16 };
+    static const uint32_t odd[4] = { 0x7f800000u, 0xff800000u, 0x7fc00001u, 0x80000000u };
+    static float pieces[PIECES * APART], tree[PIECES], want[COUNT], got[COUNT]; memopt_cuda_shard x; memopt_shard_device table; memopt_shard_kernels k; float *d_sums, *d_pieces; size_t i, p, half, together; int start;
+    CHECK(memopt_cuda_shard_open(0, NULL, &x, &table) == 0);
+    memopt_cuda_shard_kernels(&k);
+    for (i = 0; i < PIECES * APART; ++i) pieces[i] = i % 97 == 5 ? memopt_i_bits_float(odd[i / 97 % 4]) : (float)((int)(i * 2654435761u % 60001u) - 30000) / 7;
+    d_sums = (float *)test_device(sizeof got); d_pieces = (float *)test_device(sizeof pieces);
+    test_put(d_pieces, pieces, sizeof pieces);
+    for (together = 1; together <= PIECES; together *= 2) for (start = 0; start < 2; ++start) {
+        for (i = 0; i < COUNT; ++i) {
+            want[i] = (float)i;
+            for (p = 0; p < PIECES; p += together) {
+                for (half = 0; half < together; ++half) tree[half] = pieces[(p + half) * APART + i];
+                for (half = together; half > 1; half /= 2) { size_t n; for (n = 0; n < half / 2; ++n) tree[n] = memopt_i_sum(tree[2 * n], tree[2 * n + 1]); }
+                memopt_i_v1_add_weighted(want + i, tree, 1, 1, start && !p);
+            }
+            got[i] = (float)i;
+        }
+        test_put(d_sums, got, sizeof got);
+        CHECK_AT(k.add_fn(table.user, d_sums, d_pieces, MEMOPT_TYPE_F32, APART * sizeof(float), COUNT, PIECES, together, start) == MEMOPT_OK, together);
+        test_get(got, d_sums, sizeof got);
+        CHECK_AT(!memcmp(got, want, sizeof want), together * 2 + (size_t)start);
+    }
+    CHECK(memopt_cuda_shard_close(&x) == 0);
+}
 /* Every call of the runtime fails once, from the first sharing of weights on, of all ranks: who is told of it has a status, nothing hangs, nothing is left. */
 static void cuda_shard_fails(void) {
     cuda_shard_case c = cuda_shard_usual(); static cuda_shard_end want; static cuda_shard_run r; size_t n, failed = 0;
@@ -499,7 +614,7 @@ static void cuda_shard_refuses(void) {
     CHECK(!simulator_live(LIVE_STREAMS) && !simulator_live(LIVE_EVENTS));
 }
 static void test_cuda_shard(void) {
-    RUN(cuda_shard_refuses); RUN(cuda_shard_late); RUN(cuda_shard_offload); RUN(cuda_shard_there); RUN(cuda_shard_counted); RUN(cuda_shard_two_factors); RUN(cuda_shard_norm); RUN(cuda_shard_stopped); RUN(cuda_shard_kinds); RUN(cuda_shard_measures); RUN(cuda_shard_fails);
+    RUN(cuda_shard_refuses); RUN(cuda_shard_late); RUN(cuda_shard_offload); RUN(cuda_shard_there); RUN(cuda_shard_counted); RUN(cuda_shard_two_factors); RUN(cuda_shard_norm); RUN(cuda_shard_stopped); RUN(cuda_shard_kinds); RUN(cuda_shard_measures); RUN(cuda_shard_shares); RUN(cuda_shard_interleaved); RUN(cuda_shard_together); RUN(cuda_shard_trees); RUN(cuda_shard_fails);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_cuda_shard(); return test_totals(); }

@@ -31196,7 +31196,9 @@ MEMOPT_I_HOST_DEVICE static double memopt_i_cross_entropy_moved(memopt_cross_ent
     return r.largest < to ? (apart < 700 ? (double)r.sum * memopt_i_row_decay(apart) : 0) : (double)r.sum;
 }
 
-MEMOPT_I_HOST_DEVICE static int memopt_i_cross_entropy_is_nan(float x) { return (memopt_i_float_bits(x) & 0x7fffffff) > 0x7f800000; }
+MEMOPT_I_HOST_DEVICE static int memopt_i_cross_entropy_is_nan(float x) {
+    return (memopt_i_float_bits(x) & 0x7fffffff) > 0x7f800000;
+}
 
 MEMOPT_I_HOST_DEVICE static float memopt_i_cross_entropy_larger(float a, float b) { /* or the one that is NaN */
     return memopt_i_cross_entropy_is_nan(b) || (!memopt_i_cross_entropy_is_nan(a) && b > a) ? b : a;

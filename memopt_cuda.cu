@@ -11415,7 +11415,7 @@ PUBLIC status_t api::memopt_cuda_rotary_backward(const memopt_cuda_ops *, const 
    Ways       Descriptors made in each call cost 5 allocations and a heuristic; kept in place, the pointers of bias and
               aux, a hash of 144 bytes, and a look at 8 bytes for each shape in the table.
    Key        is all that a heuristic looks at: shape, strides, types, epilogue, and how far pointers are aligned, up to
-              64 bytes, as a tape aligns: where in it a matrix lies must change no bit, and no kernel loads more at once.
+              64 bytes, as a tape aligns: where in it a matrix lies changes no bit, and no kernel loads more at once.
               An algorithm found for aligned ones must not meet others. What it does not look at (alpha,
               beta, addresses) is not in it. "There is none" is kept too.
    Split-K    Parts of a sum may be added by COMPUTE_TYPE, in float, and where the result is float also in place; never

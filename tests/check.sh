@@ -831,7 +831,7 @@ declarations() { # compiler standard language
 old_style_casts() { # compiler: parts and MEMOPT_PUSH give a C++ engine no warnings of C's casts, which keeps those of its own
     can "$1" "-x c++"
     for part in examples/parts/*.h; do
-        [ "$part" != examples/parts/device.h ] || continue # it includes what is not everywhere
+        case $part in */device.h | */tensor_device.h) continue ;; esac # they include what is not everywhere
         printf '#include "memopt.h"\n#include "%s"\n' "$part" >"$work/casts.cpp"
         $1 -std=c++11 -Wold-style-cast -Werror -I. -fsyntax-only "$work/casts.cpp" || fail "$part"
         echo 'double engine(int x) { return (double)x; }' >>"$work/casts.cpp"

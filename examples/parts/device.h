@@ -98,7 +98,10 @@ template <int = 0> static __global__ void device_fill_kernel(float *d_to, float 
 enum { DEVICE_BLOCK = 256 }; /* threads of a block of the kernels here */
 
 /* A kernel of one's own, a thread for each of n; n is below 2^31 blocks. */
-#define DEVICE_RUN(ops, kernel, n, ...)                                                                                    device_told(ops, 0, !(n) ? 0 : (MEMOPT_I_CUDA_LAUNCH(kernel, (unsigned)(((n) + DEVICE_BLOCK - 1) / DEVICE_BLOCK),                                                           DEVICE_BLOCK, 0, (ops)->stream, __VA_ARGS__),                                                     device_status(cudaGetLastError())))
+#define DEVICE_RUN(ops, kernel, n, ...)                                                                                \
+    device_told(ops, 0, !(n) ? 0 : (MEMOPT_I_CUDA_LAUNCH(kernel, (unsigned)(((n) + DEVICE_BLOCK - 1) / DEVICE_BLOCK),  \
+                                                         DEVICE_BLOCK, 0, (ops)->stream, __VA_ARGS__),                 \
+                                    device_status(cudaGetLastError())))
 
 /* What changes no sum that it is added to: -0. */
 static inline memopt_status transformer_no_summand(const transformer_ops *ops, float *to, size_t n) {

@@ -1,10 +1,12 @@
-/* tensor_device.h - what tensor.h and ring.h do by themselves beside the operators, on a CUDA device: device.h has those.
-   tensor.h includes it behind device.h.
+/* tensor_device.h - what tensor.h does by itself beside the operators, on a CUDA device: device.h has those. tensor.h
+   includes it behind device.h.
 
-   Shapes    cuBLASLt chooses how it adds by the shape of a product. So no shape of one here depends on the number of
-             ranks: products whose sums are handed out are of the rows of a part, rows / parts, times the whole width.
-   Looked at by kernels alone are ids and targets. The row of an id that is not below the vocabulary becomes NaN, and its
-             gradient goes to no token; a target like it makes the loss NaN. The head's rule has to have a count.
+   Shapes    cuBLASLt chooses how it adds by the shape of a product. So no shape of one depends on the number of ranks:
+             products whose sums are handed out are those of the rows of a part, rows / parts, and the whole width. How
+             matrices are aligned does not depend on it either.
+   Ids       and targets are looked at by kernels alone. The row of an id that is not below the vocabulary becomes NaN,
+             and its gradient goes to no token; a target like it makes the loss NaN. The rule of the head must have a
+             count.
    Logits    are of `type`, as those of head.h are on a device. */
 #ifndef PARTS_TENSOR_DEVICE_H
 #define PARTS_TENSOR_DEVICE_H
@@ -15,7 +17,7 @@
 #endif
 
 /* ---- products ---- */
-enum { TENSOR_ALIGNED = 64 }; /* bytes: how matrices lie must not depend on the number of ranks either */
+enum { TENSOR_ALIGNED = 64 }; /* bytes, as far as a product looks */
 
 static inline const char *tensor_device_problem(const transformer *t) {
     if (transformer_rows(t) * memopt_type_bytes(t->type) % TENSOR_ALIGNED)
@@ -95,10 +97,11 @@ static inline memopt_status tensor_sent_ids(const transformer_ops *ops, int32_t 
 
 static inline memopt_status tensor_own_rows_first(const transformer_ops *ops, memopt_embedding *e, void *, int32_t *to,
                                                   size_t first) {
-    const memopt_status s = DEVICE_RUN(ops, tensor_ids_kernel<>, e->rows, to, e->ids, e->rows, first, e->vocabulary, -1);
+    const size_t n = e->rows;
+    const int32_t *const ids = e->ids;
 
     e->ids = to;
-    return s;
+    return DEVICE_RUN(ops, tensor_ids_kernel<>, n, to, ids, n, first, e->vocabulary, -1);
 }
 
 /* ---- the head ---- */
@@ -131,13 +134,14 @@ static inline memopt_status memopt_cross_entropy_part(const transformer_ops *ops
     return device_told(ops, bytes, s);
 }
 
-template <int = 0> static __global__ void tensor_loss_kernel(memopt_loss *d_sum, const memopt_loss *d_of_rows, int first) {
-    d_sum->loss = (first ? 0 : d_sum->loss) + d_of_rows->loss;
-    d_sum->counted = (first ? 0 : d_sum->counted) + d_of_rows->counted;
+template <int = 0> static __global__ void tensor_loss_kernel(memopt_loss *d_sum, const memopt_loss *d_more, int first) {
+    d_sum->loss = (first ? 0 : d_sum->loss) + d_more->loss;
+    d_sum->counted = (first ? 0 : d_sum->counted) + d_more->counted;
 }
 
 /* Onto ops->d_loss. */
-static inline memopt_status tensor_add_loss(const transformer_ops *ops, double *, const memopt_loss *of_rows, int first) {
+static inline memopt_status tensor_add_loss(const transformer_ops *ops, double *, const memopt_loss *of_rows,
+                                            int first) {
     if (!ops->d_loss) return device_told(ops, 0, MEMOPT_CUDA_ERR_NULL);
     MEMOPT_I_CUDA_LAUNCH(tensor_loss_kernel<>, 1, 1, 0, ops->stream, ops->d_loss, of_rows, first);
     return device_told(ops, 0, device_status(cudaGetLastError()));

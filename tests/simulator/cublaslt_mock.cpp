@@ -10,8 +10,9 @@
    Algorithms   carry a hash of the problem that they were found for, and the alignments that were promised: a cached
                 one that is used for something else is a broken rule.
    Products     are operations of their stream, on copies of the descriptors taken at the call. Sums, bias and epilogue
-                are double, and rounded once to the type of the result. The workspace an algorithm asked for is
-                overwritten. */
+                are double, and rounded once to the type of the result. With SIMULATOR_ORDERS in the environment they
+                are float, in an order of the algorithm's: another shape may be another one, or another alignment. The
+                workspace an algorithm asked for is overwritten. */
 #include <cublasLt.h>
 #include <math.h>
 #include <stdio.h>
@@ -277,6 +278,7 @@ struct Work {
     const void *a, *b, *c;
     void   *d, *workspace;
     size_t  workspace_bytes;
+    uint64_t order; /* of what is added up */
 };
 /* op(X) as doubles: rows x columns, row by row */
 void unpack(std::vector<double> *to, const void *data, const Matrix &x, int turned, int64_t batch, double scale) {
@@ -312,7 +314,13 @@ void bias_gradient_of_operand(const Problem &p, const std::vector<double> &x, ui
         store(p.bias, p.d.type, i, sum);
     }
 }
+uint64_t order_of(const Algorithm &t) {
+    uint64_t h = t.hash;
+    for (uint32_t align : t.align) h = mix(h, align);
+    return h >> 32;
+}
 void one_product(const Work &w, int64_t batch) {
+    static const bool orders = getenv("SIMULATOR_ORDERS") != NULL;
     const Problem &p = w.p;
     std::vector<double> a, b, sums(p.m, 0.0), column(p.m);
     const double scale =
@@ -322,9 +330,10 @@ void one_product(const Work &w, int64_t batch) {
     for (uint64_t j = 0; j < p.n; ++j) {
         for (uint64_t i = 0; i < p.m; ++i) column[i] = 0;
         for (uint64_t k = 0; k < p.k; ++k) {
-            const double y = b[k * p.n + j];
-            const double *x = &a[k * p.m];
-            for (uint64_t i = 0; i < p.m; ++i) column[i] += x[i] * y;
+            const uint64_t at = orders ? (w.order + k) % p.k : k;
+            const double y = b[at * p.n + j];
+            const double *x = &a[at * p.m];
+            for (uint64_t i = 0; i < p.m; ++i) column[i] = orders ? (float)(column[i] + x[i] * y) : column[i] + x[i] * y;
         }
         for (uint64_t i = 0; i < p.m; ++i) {
             const size_t at = (size_t)j * (size_t)p.d.ld + i;
@@ -523,7 +532,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t
     if (t.hash != hash(call.p)) return broken("an algorithm of another problem");
     call.alpha = *(const float *)alpha; call.beta = *(const float *)beta;
     call.a = A; call.b = B; call.c = C; call.d = D;
-    call.workspace = workspace; call.workspace_bytes = (size_t)t.workspace;
+    call.workspace = workspace; call.workspace_bytes = (size_t)t.workspace; call.order = order_of(t);
     if ((rule = wrong_workspace(call, t, workspaceSizeInBytes)) || (rule = wrong_pointers(call, t)))
         return broken(rule);
     ++counts.products;

@@ -209,7 +209,7 @@ static int rank_plan_place(rank *r, ranks_plan *p, size_t place, memopt_shard_by
     if (plan_shards(r, p, &largest)) return 1;
     for (p->sends = i = 0; i < r->o.chunks; ++i)
         if (rank_plan_stage(r, p, i * r->o.pipeline + place)) return 1;
-    p->tape = p->pipes[place].pipeline;
+    p->tape = pushed(&r->o, p->pipes[place].pipeline);
     p->tokens = p->pipes[place].tokens;
     for (i = 0; i < r->o.ranks; ++i) {
         if (place_in_pipeline(&r->o, i) != place) continue;

@@ -33,11 +33,6 @@ typedef struct rank_report { /* plain values: ranks send them to each other */
     uint64_t process;          /* highest, with all that is beside the arena; of threads that of all of them */
 } rank_report;
 
-/* But for the first only where there are several sets, or ranks share a pass. Links of a pipeline: from even places to
-   the next, from odd ones, and around, between the last and the first. Of the first three the earlier rank sends. */
-enum { ALL_RANKS, OWN_SET, BETWEEN_SETS, OWN_PASS, OWN_CUT, LINK_ON, LINK_BACK_AROUND = LINK_ON + 2, LINK_BACK,
-       LINK_ON_AROUND = LINK_BACK + 2, LINK_TIED, COMMS };
-
 struct rank;
 typedef struct rank_layer { /* what a callback of the tape is given: the part's own, and whose it is */
     memopt_tape_layer layer;
@@ -120,7 +115,6 @@ static int rank_hash_weights(rank *r, size_t tensor, memopt_optim_tensor *slice,
 static int rank_hash_extra(rank *r, size_t tensor, memopt_optim_tensor *slice, void *hash);
 static void rank_stored(const rank *r, uint64_t *moved); /* bytes that stores have read and written */
 static int rank_after(rank *r);                      /* the training */
-static void rank_tell_which(rank *r);                /* of all ranks is the one that a communicator of some blames */
 static void rank_leave(rank *r);                     /* the last of its thread, whether it failed or not */
 static void rank_close(rank *r);
 static int ranks_run(const ranks_plan *p, outcome *out);
@@ -136,17 +130,6 @@ static size_t pushed(const options *o, size_t bytes) {
 
     return (bytes + unit - 1) & ~(unit - 1);
 }
-
-/* Ranks side by side share a pass: those of a stage by width, one stage behind the other; or all of them by length. */
-static size_t length_ranks(const options *o) { return o->sequence ? o->sequence : 1; }
-static size_t model_ranks(const options *o) { return o->tensor * o->pipeline; } /* which have the model together */
-static size_t pass_ranks(const options *o) { return model_ranks(o) * length_ranks(o); }
-static size_t pass_count(const options *o) { return o->ranks / pass_ranks(o); }
-static size_t pass_of(const options *o, size_t number) { return number / pass_ranks(o); }
-
-/* Ranks that have the same of the model cut it among themselves: those of a set. */
-static size_t holder_of(const options *o, size_t number) { return number / model_ranks(o); }
-static size_t set_ranks(const options *o) { return o->ranks / model_ranks(o) / o->replicas; }
 
 #include "ranks_cut.h"
 
@@ -799,7 +782,7 @@ static int rank_open_comms(rank *r) {
     for (i = 0; i < COMMS; ++i) {
         c.transport = r->transports[i];
         c.unchecked = i >= LINK_ON; /* parts/pipeline.h says why */
-        if (i && !c.transport.rank_count) continue; /* all ranks are one set, and each has passes of its own */
+        if (group_of(&r->o, i, r->number) == NO_GROUP) continue; /* of one rank alone a transport may be all 0 */
         if (said(r->e, "The communicator", memopt_comm_create(&c, &r->comms[i]))) return 1;
     }
     return 0;
@@ -842,6 +825,21 @@ static void rank_give_up(rank *r) {
     for (i = 0; i < COMMS; ++i)
         if (r->comms[i]) memopt_comm_abort(r->comms[i]);
         else if (r->transports[i].abort_fn) r->transports[i].abort_fn(r->transports[i].user);
+}
+
+/* Of all ranks is the one that a communicator of some blames. */
+static void rank_tell_which(rank *r) {
+    char which[64];
+    int i;
+
+    for (i = OWN_SET; i < COMMS; ++i) {
+        const memopt_error e = memopt_comm_error(r->comms[i]);
+
+        if (!r->comms[i] || !e.status || !e.place || strcmp(e.place, "rank")) continue;
+        snprintf(which, sizeof which, " That is rank %zu of all.", rank_of_group(&r->o, i, r->number, e.index));
+        options_add(r->e->message, sizeof r->e->message, which);
+        return;
+    }
 }
 
 /* Whoever fails tells the others, so that nobody waits for it. */

@@ -17,6 +17,7 @@
    Plan     What NCCL itself takes of a card, and cuBLASLt beside its workspace, is not in it. */
 #ifndef GPT_RANKS_CARD_H
 #define GPT_RANKS_CARD_H
+#include "ranks_groups.h"
 #include "rendezvous.h"
 #ifndef TRAIN_GPT_SECONDS
 #  define TRAIN_GPT_SECONDS 120 /* that a rank waits for the others, who may be in a long pass */
@@ -32,7 +33,7 @@ typedef struct rank_here {
     size_t *settled, own_ranks;    /* of this process: ranks that ask for no more memory, where one that failed before
                                       counts as all of them; ranks */
     int  is_settled;               /* this one has been counted */
-    memopt_nccl nccl;
+    memopt_nccl nccl[COMMS];
     int  is_stuck;                 /* NCCL did not come to its end */
     memopt_cuda_shard cuda;
     memopt_shard_device table;     /* of it */
@@ -77,14 +78,52 @@ static memopt_shard_device planned_device(rank *r) {
     return d;
 }
 
+/* In the group of this one; 0: NO_GROUP. */
+static size_t group_ranks(const options *o, int kind, size_t number) {
+    const int group = group_of(o, kind, number);
+    size_t i, count = 0;
+
+    for (i = 0; group != NO_GROUP && i < o->ranks; ++i) count += group_of(o, kind, i) == group;
+    return count;
+}
+
+/* Whether any rank is in a group of this kind with others. */
+static int kind_connects(const options *o, int kind) {
+    size_t i;
+
+    for (i = 0; i < o->ranks; ++i) if (group_ranks(o, kind, i) > 1) return 1;
+    return 0;
+}
+
+/* Communicators of some ranks, in an order that all have in common. Who is in none of a kind helps to make it. */
+static memopt_status rank_connect_groups(rank *r) {
+    memopt_nccl *nccl = r->here.nccl;
+    memopt_status s = MEMOPT_OK;
+    int i;
+
+    for (i = OWN_SET; !s && i < COMMS; ++i) {
+        const int group = group_ranks(&r->o, i, r->number) > 1 ? group_of(&r->o, i, r->number) : NO_GROUP;
+        const int key = group_is_reversed(i) ? -(int)r->number : (int)r->number;
+
+        if (!kind_connects(&r->o, i)) continue;
+        s = memopt_nccl_split(&nccl[i], &nccl[ALL_RANKS], group, key, r->here.c.stream, TRAIN_GPT_SECONDS,
+                              &r->transports[i]);
+    }
+    return s;
+}
+
 static int rank_connect(rank *r) {
     rank_here *h = &r->here;
-    const memopt_status s = memopt_nccl_open(&h->nccl, h->id, (int)r->number, (int)r->o.ranks, h->c.stream,
-                                             TRAIN_GPT_SECONDS, &r->transports[ALL_RANKS]);
+    memopt_status s = memopt_nccl_open(&h->nccl[ALL_RANKS], h->id, (int)r->number, (int)r->o.ranks, h->c.stream,
+                                       TRAIN_GPT_SECONDS, &r->transports[ALL_RANKS]);
 
+    if (!s) s = rank_connect_groups(r);
     if (!s) return 0;
     r->told = 1; /* if another rank gave up meanwhile, its reason is the one to tell */
-    if (r->o.ranks > (size_t)h->cards)
+    if (s == MEMOPT_ERR_UNSUPPORTED)
+        snprintf(r->e->message, sizeof r->e->message, "Ranks that share a pass take NCCL 2.18 or later: this is %d.",
+                 NCCL_VERSION_CODE);
+    else if (r->o.ranks > (size_t)h->cards)
         snprintf(r->e->message, sizeof r->e->message, "NCCL does not connect %zu ranks on %d cards, as it wants one "
                  "for each: give --ranks %d.", r->o.ranks, h->cards, h->cards);
     else
@@ -192,15 +231,17 @@ static size_t rank_bytes(const rank *r, const ranks_plan *p) { return (size_t)p-
 
 /* ---- to close ---- */
 /* All ranks do it at the same time, as NCCL wants. */
-static void rank_tell_which(rank *r) { (void)r; } /* there are communicators of all alone */
-
 static void rank_leave(rank *r) {
+    int i;
+
     rank_settle(r, r->here.own_ranks);
     memopt_shard_close(r->shard);
     r->shard = NULL;
-    memopt_comm_destroy(r->comms[ALL_RANKS]);
-    r->comms[ALL_RANKS] = NULL;
-    r->here.is_stuck = memopt_nccl_close(&r->here.nccl) != MEMOPT_OK;
+    for (i = 0; i < COMMS; ++i) { /* that of all ranks first: when it is closed, nobody's calls wait for anybody */
+        memopt_comm_destroy(r->comms[i]);
+        r->comms[i] = NULL;
+        r->here.is_stuck |= memopt_nccl_close(&r->here.nccl[i]) != MEMOPT_OK;
+    }
 }
 
 static void rank_close(rank *r) {
@@ -385,6 +426,7 @@ static int ranks_prepare(size_t count, int makes_id, int *cards, ncclUniqueId *i
     ncclResult_t result;
 
     if (count > 1) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    if (count > 1) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* as adapters/nccl.h says of groups */
     wrong = cudaGetDeviceCount(cards);
     result = wrong || count == 1 || !makes_id ? ncclSuccess : ncclGetUniqueId(id);
     if (wrong) snprintf(out->message, sizeof out->message, "The cards: %s.", cudaGetErrorString(wrong));

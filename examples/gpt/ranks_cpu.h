@@ -7,6 +7,7 @@
    mpirun   Tell it --bind-to none: else it may bind a rank, with all of its --threads, to one core. */
 #ifndef GPT_RANKS_CPU_H
 #define GPT_RANKS_CPU_H
+#include "ranks_groups.h"
 
 enum { RANK_ALIGNMENT = 64, /* of what the tape takes of the arena */
        RANK_WARMS = 0,      /* the first step is as the others */
@@ -286,62 +287,6 @@ static int rank_hash_extra(rank *r, size_t tensor, memopt_optim_tensor *slice, v
 }
 
 static int rank_after(rank *r) { return r->o.sample && sample(r->e, &r->o, &r->d, r->out != NULL); }
-
-/* ---- which ranks a communicator has ---- */
-enum { NO_GROUP = -1 };
-
-/* Of two places that follow each other, the first even (0) or odd (1); around (2): the last and the first. */
-static int group_of_link(const options *o, size_t number, size_t which) {
-    const size_t place = place_in_pipeline(o, number), last = o->pipeline - 1;
-    const size_t first = which == 2 ? last : (place - which) / 2 * 2 + which;
-
-    if (which == 2 ? o->chunks == 1 || (place && place < last) : place < which || first == last) return NO_GROUP;
-    return (int)((pass_of(o, number) * o->pipeline + first) * o->tensor + number % o->tensor);
-}
-
-/* The group of a rank, in which ranks are in their order, or the other way round; NO_GROUP: one of all ranks stands for
-   it, or it would be of one rank. */
-static int group_of(const options *o, int kind, size_t number) {
-    const size_t pass = pass_of(o, number), size = set_ranks(o), within = number % model_ranks(o);
-    const size_t holder = holder_of(o, number), place = place_in_pipeline(o, number);
-
-    switch (kind) {
-    case ALL_RANKS: return 0;
-    case OWN_SET:
-        if (o->replicas == 1 && model_ranks(o) == 1) return NO_GROUP;
-        return (int)(holder / size * model_ranks(o) + within);
-    case BETWEEN_SETS: return o->replicas == 1 ? NO_GROUP : (int)(holder % size * model_ranks(o) + within);
-    case OWN_PASS: return model_ranks(o) == 1 ? NO_GROUP : (int)pass;
-    case OWN_CUT: return cut_ranks(o) == 1 ? NO_GROUP : (int)(number / cut_ranks(o));
-    case LINK_TIED:
-        if (o->pipeline == 1 || (place && place + 1 < o->pipeline)) return NO_GROUP;
-        return (int)(pass * o->tensor + number % o->tensor);
-    default: return o->pipeline == 1 ? NO_GROUP : group_of_link(o, number, (size_t)(kind - LINK_ON) % 3);
-    }
-}
-
-static int group_is_reversed(int kind) { return kind >= LINK_BACK; } /* the later rank sends */
-
-static size_t rank_of_group(const options *o, int kind, size_t number, size_t index) {
-    size_t i = group_is_reversed(kind) ? o->ranks - 1 : 0;
-
-    for (;; i += group_is_reversed(kind) ? (size_t)-1 : 1)
-        if (group_of(o, kind, i) == group_of(o, kind, number) && !index--) return i;
-}
-
-static void rank_tell_which(rank *r) {
-    char which[64];
-    int i;
-
-    for (i = OWN_SET; i < COMMS; ++i) {
-        const memopt_error e = memopt_comm_error(r->comms[i]);
-
-        if (!r->comms[i] || !e.status || !e.place || strcmp(e.place, "rank")) continue;
-        snprintf(which, sizeof which, " That is rank %zu of all.", rank_of_group(&r->o, i, r->number, e.index));
-        options_add(r->e->message, sizeof r->e->message, which);
-        return;
-    }
-}
 
 /* ---- all ranks: processes ---- */
 #ifdef TRAIN_GPT_MPI

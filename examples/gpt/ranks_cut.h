@@ -3,8 +3,6 @@
 #ifndef GPT_RANKS_CUT_H
 #define GPT_RANKS_CUT_H
 
-static size_t cut_ranks(const options *o) { return o->tensor * length_ranks(o); } /* one of them is 1 */
-
 static void rank_cut(rank *r) {
     model *m = &r->e->m;
 

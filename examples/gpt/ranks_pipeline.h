@@ -5,8 +5,6 @@
 #ifndef GPT_RANKS_PIPELINE_H
 #define GPT_RANKS_PIPELINE_H
 
-static size_t place_in_pipeline(const options *o, size_t number) { return number % pass_ranks(o) / o->tensor; }
-
 static size_t stage_count(const options *o) { return o->pipeline * o->chunks; }
 
 static size_t micro_batches(const options *o) { return o->units / pass_count(o); } /* they divide */

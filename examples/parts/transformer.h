@@ -177,7 +177,7 @@ typedef struct transformer { /* zero it, then set what you need; parts point to 
     size_t quantized_block;  /* 0: frozen matrices of blocks are of weight_type; else codes of 8 bits, as
                                 memopt_quantize_f32() makes them of blocks of so many: chain.codes, chain.absmax */
     memopt_quant_map quantized_map;
-    const transformer_cut *cut; /* NULL: all of it is here. Not on cards */
+    const transformer_cut *cut; /* NULL: all of it is here */
     float  dropout;          /* rate, of what a half of a block adds to its input; an evaluation has none */
     memopt_type type, weight_type, gradient_type; /* of activations, weights, gradients of weights */
     transformer_ops ops;     /* threads and gemm; scratch comes from the tape */

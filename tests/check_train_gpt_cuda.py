@@ -195,6 +195,13 @@ RANKED = [  # switches, and ranks and stages
     ("--units 2 --steps 1 --weights bf16 --fuse-step --dropout 0.1", BF16_BOUND, [(1, 1), (2, 3)]),
     ("--units 2 --steps 2 --optimizer muon16", TURNS, [(1, 0), (1, 3)]),
 ]
+# A model that is cut by width has the bits of its parts, whatever the ranks that share a pass, and the passes at a time.
+RANKED += [
+    ("--heads 4 --parts 4 --units 2 --steps 2 --validate 2 --dropout 0.1 --head chunk:40", FP32,
+     [(1, 3), (2, 1, "--tensor 2"), (4, 2, "--tensor 4"), (4, 3, "--tensor 2")]),
+    ("--heads 4 --parts 4 --units 2 --steps 1 --weights split --optimizer adamw8 --clip 0.5 --keep overhead:33", BF16_BOUND,
+     [(2, 1), (2, 3, "--tensor 2"), (4, 2, "--tensor 2")]),
+]
 
 
 def of_ranks(told, what):
@@ -203,8 +210,8 @@ def of_ranks(told, what):
 
 for text, bound, places in RANKED if "simulator" in CARD else []:
     first = None
-    for ranks, stage in places:
-        switches = TINY + text.split() + f"--ranks {ranks} --stage {stage}".split()
+    for ranks, stage, *more in places:
+        switches = TINY + text.split() + f"--ranks {ranks} --stage {stage} {' '.join(more)}".split()
         plan, cpu = run(CARD, switches + ["--dry-run"], SIMULATOR_DEVICES="0"), run(CPU, switches)
         room = {"SIMULATOR_APART": "1", "SIMULATOR_MEMORY": str(plan["predicted_peak_bytes"])} if plan and ranks < 3 else {}
         told = run(CARD, switches, **room)
@@ -218,6 +225,9 @@ for text, bound, places in RANKED if "simulator" in CARD else []:
               f"{text}: {ranks} ranks, stage {stage}: bytes")
         check(of_ranks(told, "counted_traffic") == of_ranks(told, "predicted_traffic") == of_ranks(plan, "predicted_traffic")
               == of_ranks(cpu, "predicted_traffic"), f"{text}: {ranks} ranks, stage {stage}: traffic")
+        shared = [[rank.get(name) for rank in run["each_rank"]] for run in (plan, told, cpu) for name in ("predicted_pass_sent", "pass_sent")]
+        check(shared[0] == shared[2] == shared[3] == shared[4] == shared[5] and (more == []) == (shared[0][0] in (None, 0)),
+              f"{text}: {ranks} ranks, stage {stage}: traffic of passes: {shared}")
         far = max(farthest(told["losses"], cpu["losses"]), farthest(told["held_back_losses"], cpu["held_back_losses"]))
         check(far <= bound, f"{text}: {ranks} ranks: {far} from the CPU's losses")
     print(f"{text:60} the same weights of ranks and stages {places}")

@@ -30147,8 +30147,8 @@ MEMOPT_I_HOST_DEVICE static double memopt_i_row_decay(double x) {
     double r;
     int k;
 
-    r = fma(n, 0.6931471803691238, -x); /* 33 bits of ln 2: exact */
-    r = fma(n, 1.9082149292705877e-10, r);
+    r = fma((double)n, 0.6931471803691238, -x); /* 33 bits of ln 2: exact */
+    r = fma((double)n, 1.9082149292705877e-10, r);
     for (k = 12; k >= 0; --k) sum = fma(sum, r, inverse[k]);
     return ldexp(sum, -n);
 }

@@ -1234,7 +1234,7 @@ static void watch_faults(void) {
 
 /* ---- the machine ------------------------------------------------------------------------------------------------- */
 enum { MAX_DEVICES = 8 };
-/* For programs that cannot say it by a call: SIMULATOR_MEMORY, bytes of a device, and SIMULATOR_DEVICES. */
+/* For programs that cannot say it by a call: SIMULATOR_MEMORY, bytes of a device, SIMULATOR_DEVICES, SIMULATOR_STREAMS. */
 static size_t said_outside(const char *name, size_t usual) {
     const char *const text = getenv(name);
     return text ? (size_t)strtoull(text, NULL, 0) : usual;
@@ -1435,8 +1435,8 @@ static thread_local CUgraph_st *capturing; /* what this thread captures; NULL: n
 static CUstream_st *default_streams[MAX_DEVICES];
 static uint64_t operations;
 enum { MOST_SECONDS = 200 }; /* that a host waits for other ranks */
-static int streams_mode = MODE_EAGER;
-static generator streams_luck;
+static int streams_mode = (int)said_outside("SIMULATOR_STREAMS", MODE_EAGER);
+static generator streams_luck = [] { generator g; g.seed(seed_of_all()); return g; }();
 
 static void operation_run(CUstream_st *s, operation *o);
 static bool stream_run_until(CUstream_st *s, uint64_t sequence);

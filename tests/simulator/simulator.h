@@ -34,8 +34,9 @@ void simulator_run_blocks(size_t first, size_t last);
 void simulator_sparse(size_t bytes);
 
 /* The machine: 2 devices of capability 9.0 with 141 GiB each, unless a test says otherwise; or, for a program that has
-   no test around it, SIMULATOR_DEVICES and SIMULATOR_MEMORY (bytes) in its environment. With SIMULATOR_LAUNCHES there it
-   tells at its end how many kernels and products it launched; with SIMULATOR_LISTS it tells of each, and runs none. */
+   no test around it, SIMULATOR_DEVICES, SIMULATOR_MEMORY (bytes) and SIMULATOR_STREAMS (a mode of simulator_streams(), by
+   its number) in its environment. With SIMULATOR_LAUNCHES there it tells at its end how many kernels and products it
+   launched; with SIMULATOR_LISTS it tells of each, and runs none. */
 void simulator_devices(int count); /* 0 to 8 */
 void simulator_memory(size_t bytes);
 void simulator_capability(int major, int minor);

@@ -494,7 +494,7 @@ static int ranks_main(const options *o, outcome *out) { (void)o; (void)out; retu
 
 /* ---- what a card does not do, or not so ---- */
 static const int not_here[] = { ON_REPLICAS,    ON_OFFLOAD, ON_ADVISE,  ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_GRIDS,
-                                ON_BATCH_TABLE, ON_SAMPLE, ON_SEQUENCE, ON_THREADS, ON_GEMM,       ON_WINDOW, ON_DOCUMENTS };
+                                ON_BATCH_TABLE, ON_SAMPLE, ON_THREADS, ON_GEMM,       ON_WINDOW, ON_DOCUMENTS };
 
 enum { NOT_HERE = sizeof not_here / sizeof *not_here };
 

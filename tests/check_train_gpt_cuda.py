@@ -240,6 +240,43 @@ def goes_on(program, saved, switches, hash_of=None, losses=None, bound=0):
     check(told and (not losses or farthest(told["losses"], losses[-len(told["losses"]):]) <= bound), f"{switches}: goes on elsewhere")
 
 
+# ---- ranks that share a pass by length: the same bits for any number of them, also where products of another shape are
+# added up in another order; bytes and traffic as planned, within a pass, too ----
+LENGTHS = [  # switches; ranks, ranks of a pass, stage
+    ("--heads 4 --units 2 --clip 0.5 --validate 2", FP32, [(1, 1, 0), (2, 2, 1), (4, 2, 2), (4, 4, 3)]),
+    ("--heads 8 --units 2 --keep every:1 --dropout 0.1 --optimizer adamw8", TURNS, [(1, 1, 1), (2, 2, 3)]),
+    ("--heads 4 --weights bf16 --optimizer adamw8 --steps 2", BF16_BOUND, [(1, 1, 1), (4, 4, 2)]),
+]
+for text, bound, places in LENGTHS if "simulator" in CARD else []:
+    first = None
+    for ranks, sharers, stage in places:
+        switches = TINY + text.split() + f"--parts 4 --ranks {ranks} --sequence {sharers} --stage {stage}".split()
+        plan, cpu = run(CARD, switches + ["--dry-run"], SIMULATOR_DEVICES="0"), run(CPU, switches)
+        told = run(CARD, switches, SIMULATOR_ORDERS="1")
+        first = first or told
+        if not (told and plan and cpu):
+            continue
+        what = f"{text}: {ranks} ranks, {sharers} of a pass, stage {stage}"
+        check(all(told[name] == first[name] for name in ("losses", "held_back_losses", "weights_hash")), f"{what}: other bits")
+        check(of_ranks(told, "measured_bytes") == of_ranks(told, "predicted_bytes") == of_ranks(plan, "predicted_bytes"), f"{what}: bytes")
+        check(of_ranks(told, "counted_traffic") == of_ranks(told, "predicted_traffic") == of_ranks(cpu, "predicted_traffic"), f"{what}: traffic")
+        check(sharers == 1 or of_ranks(told, "pass_sent") == of_ranks(plan, "predicted_pass_sent") == of_ranks(cpu, "pass_sent"),
+              f"{what}: traffic within a pass")
+        far = max(farthest(told["losses"], cpu["losses"]), farthest(told["held_back_losses"], cpu["held_back_losses"]))
+        check(far <= bound, f"{what}: {far} from the CPU's losses")
+    print(f"{text:60} the same weights of ranks, those of a pass, stages {places}")
+saved = os.path.join(FOLDER.name, "saved_by_length")
+switches = TINY + "--heads 4 --parts 4".split()
+if "simulator" in CARD:
+    whole = run(CARD, switches + "--ranks 1 --sequence 1".split())
+    run(CARD, switches + "--ranks 2 --sequence 2 --steps 2".split() + ["--save", saved])
+    for program, place, same in [(CARD, "--ranks 4 --sequence 4 --stage 2", True), (CARD, "--ranks 1 --sequence 1", True), (CARD, "", False),
+                                 (CPU, "--ranks 2 --sequence 2", False)] if whole else []:
+        alone = [] if place else "--heads 4".split()
+        goes_on(program, saved, (TINY + alone if alone else switches) + place.split(), whole["weights_hash"] if same else None,
+                whole["losses"], 0 if same else FP32)
+
+
 def generations(saved):
     return {name for name in os.listdir(saved) if name.startswith("gen-") and "." not in name} if os.path.isdir(saved) else set()
 

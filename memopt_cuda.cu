@@ -11672,15 +11672,18 @@ PRUNED status_t gemm_point(shape_entry *e, const matrix_product *q) {
 
 PRUNED status_t gemm_describe(const memopt_cuda_gemm *g, const matrix_product *q, shape_entry *e) {
     const shape_of_product *x = &e->shape;
+    matrix_product seen = *q; /* addresses that are aligned as the key says, and no better */
     status_t s = blas(cublasLtMatmulDescInit(&e->desc, (cublasComputeType_t)x->compute, CUDA_R_32F));
 
+    if (q->bias) seen.bias = (void *)(uintptr_t)x->bias_align;
+    if (q->aux) seen.aux = (void *)(uintptr_t)x->aux_align;
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, TRANSA, int32_t, x->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, TRANSB, int32_t, x->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, EPILOGUE, uint32_t, x->epilogue);
     if (q->bias) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, BIAS_DATA_TYPE, int32_t, x->bias_type);
     if (q->aux) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, EPILOGUE_AUX_LD, int64_t, x->aux_leading);
     if (q->is_fp8 && g->desc.fast_fp8) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, FAST_ACCUM, int8_t, 1);
-    if (!s) s = gemm_point(e, q);
+    if (!s) s = gemm_point(e, &seen);
     if (!s) s = gemm_layout(&e->a, x->a_type, x->a_transposed ? x->depth : x->rows,
                             x->a_transposed ? x->rows : x->depth, x->a_leading, x->batch, x->a_step);
     if (!s) s = gemm_layout(&e->b, x->b_type, x->b_transposed ? x->columns : x->depth,

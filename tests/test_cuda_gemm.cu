@@ -516,12 +516,16 @@ static void test_cuda_gemm_forward(void) {
 static void test_cuda_gemm_epilogues(void) { /* which are used: as much as there is */
 #ifndef __CUDACC__
     test_cuda_gemm_rig r = test_cuda_gemm_open(0, 0, 65536);
-    uint64_t seed = 12; size_t launches;
+    uint64_t seed = 12; size_t launches, found;
     test_cuda_gemm_layer l = test_cuda_gemm_layer_make(&seed, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F32, 16, 16, 16, 0);
     test_cuda_gemm_layer odd = test_cuda_gemm_layer_make(&seed, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F32, 16, 12, 12, 0);
+    test_cuda_gemm_layer at_64 = test_cuda_gemm_layer_make(&seed, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F32, 16, 16, 16, 32);
     launches = simulator_launches();
 #define FORWARD(kind, wanted) do { l.x.activation = kind; CHECK(memopt_cuda_linear_forward(&r.ops, &l.x, NULL) == 0); CHECK(cublaslt_mock_last().epilogue == (wanted)); } while (0)
     FORWARD(MEMOPT_ACTIVATION_GELU, CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
+    found = memopt_cuda_gemm_get_stats(r.gemm).heuristics; /* for addresses that are better aligned than these, at 64 */
+    at_64.x.activation = MEMOPT_ACTIVATION_GELU;
+    CHECK(memopt_cuda_linear_forward(&r.ops, &at_64.x, NULL) == 0 && memopt_cuda_gemm_get_stats(r.gemm).heuristics == found);
     l.x.pre_activation = NULL;
     FORWARD(MEMOPT_ACTIVATION_GELU, CUBLASLT_EPILOGUE_GELU_BIAS);
     FORWARD(MEMOPT_ACTIVATION_RELU, CUBLASLT_EPILOGUE_RELU_BIAS);
@@ -549,7 +553,7 @@ static void test_cuda_gemm_epilogues(void) { /* which are used: as much as there
     CHECK(memopt_cuda_linear_backward_through(&r.ops, &l.x, MEMOPT_ACTIVATION_GELU, l.pre_activation.d, NULL) == 0);
     CHECK(cublaslt_mock_last().epilogue == CUBLASLT_EPILOGUE_DGELU && simulator_launches() == launches);
 #undef FORWARD
-    test_cuda_gemm_layer_drop(&l); test_cuda_gemm_layer_drop(&odd);
+    test_cuda_gemm_layer_drop(&l); test_cuda_gemm_layer_drop(&odd); test_cuda_gemm_layer_drop(&at_64);
     test_cuda_gemm_close(&r);
     r = test_cuda_gemm_open(TEST_CUDA_GEMM_DETERMINISTIC, 0, 65536); /* sums of biases are our own then */
     l = test_cuda_gemm_layer_make(&seed, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F32, 16, 16, 16, 0);

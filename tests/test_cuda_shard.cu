@@ -260,6 +260,7 @@ static void cuda_shard_rank(cuda_shard_run *r, int rank) {
     const size_t all = c->ranks * (c->shares ? c->shares : 1); memopt_nccl nccl[CUDA_SHARD_COMMS]; size_t i;
 #endif
     memopt_comm_desc cd[CUDA_SHARD_COMMS];
+    (void)number;
     memset(cd, 0, sizeof cd);
     memcpy(tensors, cuda_shard_model, sizeof tensors);
     test_cuda_must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");

@@ -204,6 +204,10 @@ RANKED += [
 ]
 
 
+def place(ranks, stage, *more):
+    return f"--ranks {ranks} --stage {stage} {' '.join(more)}".split()
+
+
 def of_ranks(told, what):
     return [rank[what] for rank in told["each_rank"]]
 
@@ -211,10 +215,10 @@ def of_ranks(told, what):
 for text, bound, places in RANKED if "simulator" in CARD else []:
     first = None
     for ranks, stage, *more in places:
-        switches = TINY + text.split() + f"--ranks {ranks} --stage {stage} {' '.join(more)}".split()
+        switches = TINY + text.split() + place(ranks, stage, *more)
         plan, cpu = run(CARD, switches + ["--dry-run"], SIMULATOR_DEVICES="0"), run(CPU, switches)
         room = {"SIMULATOR_APART": "1", "SIMULATOR_MEMORY": str(plan["predicted_peak_bytes"])} if plan and ranks < 3 else {}
-        told = run(CARD, switches, **room)
+        told = run(CARD, switches, SIMULATOR_ORDERS="1", **room)
         first = first or told
         if not (told and plan and cpu):
             continue
@@ -298,23 +302,24 @@ def killed(switches, steps, hash_of):
 SAVED = [  # switches, ranks and stages of who saves, of those who go on, and the bound of a CPU
     ("--units 4 --weights split --optimizer adamw8 --clip 0.5", (2, 3), [(2, 3), (4, 1), (1, 2)], BF16_BOUND),
     ("--units 2 --validate 2", (2, 1), [(1, 3)], FP32),
+    ("--heads 4 --parts 4 --units 2 --dropout 0.1", (4, 2, "--tensor 2"), [(1, 1), (4, 3, "--tensor 4")], FP32),
 ]
-for text, (ranks, stage), places, bound in SAVED if "simulator" in CARD else []:
-    saved = os.path.join(FOLDER.name, f"saved_by_{ranks}_at_{stage}")
+for text, saver, places, bound in SAVED if "simulator" in CARD else []:
+    saved = os.path.join(FOLDER.name, "saved_by_" + "_".join(place(*saver)))
     switches = TINY + text.split()
-    place = f"--ranks {ranks} --stage {stage}".split()
-    whole = run(CARD, switches + place)
-    run(CARD, switches + place + ["--steps", "2", "--save", saved])
-    for others, cut in places if whole else []:
-        goes_on(CARD, saved, switches + f"--ranks {others} --stage {cut}".split(), whole["weights_hash"], whole["losses"])
+    whole = run(CARD, switches + place(*saver))
+    run(CARD, switches + place(*saver) + ["--steps", "2", "--save", saved])
+    for others in places if whole else []:
+        goes_on(CARD, saved, switches + place(*others), whole["weights_hash"], whole["losses"])
     if whole:
-        goes_on(CPU, saved, switches + place, None, whole["losses"], bound)
-        goes_on(CARD, saved, TINY + text.replace("--units", "--accumulate").split(), None, whole["losses"], bound)
+        goes_on(CPU, saved, switches + place(*saver), None, whole["losses"], bound)
+        if "--parts" not in text:
+            goes_on(CARD, saved, TINY + text.replace("--units", "--accumulate").split(), None, whole["losses"], bound)
         of_cpu = saved + "_of_cpu"
-        run(CPU, switches + place + ["--steps", "2", "--save", of_cpu])
-        goes_on(CARD, of_cpu, switches + place, None, whole["losses"], bound)
-        if stage == 3:
-            killed(switches + place, 4, whole["weights_hash"])
+        run(CPU, switches + place(*saver) + ["--steps", "2", "--save", of_cpu])
+        goes_on(CARD, of_cpu, switches + place(*saver), None, whole["losses"], bound)
+        if saver[1] == 3:
+            killed(switches + place(*saver), 4, whole["weights_hash"])
     print(f"{text:60} saved by ranks, and gone on with by others")
 
 

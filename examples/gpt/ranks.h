@@ -842,13 +842,22 @@ static void rank_tell_which(rank *r) {
     }
 }
 
-/* Whoever fails tells the others, so that nobody waits for it. */
-static void rank_run(rank *r, const ranks_plan *p) {
+/* By a communicator that failed, unless this rank gave it up itself, as a pipeline does when a pass fails. */
+static int rank_was_told(const rank *r) {
     int i;
 
+    for (i = 0; i < COMMS; ++i) {
+        const memopt_error e = memopt_comm_error(r->comms[i]);
+
+        if (r->comms[i] && e.status && strcmp(e.reason, "was given up")) return 1;
+    }
+    return 0;
+}
+
+/* Whoever fails tells the others, so that nobody waits for it. */
+static void rank_run(rank *r, const ranks_plan *p) {
     r->wrong = rank_open(r, p) || rank_train(r) || rank_after(r);
-    for (i = 0; r->wrong && i < COMMS; ++i)
-        if (r->comms[i]) r->told |= memopt_comm_error(r->comms[i]).status != MEMOPT_OK;
+    r->told |= r->wrong && rank_was_told(r);
     if (r->wrong) rank_tell_which(r);
 #ifdef TRAIN_GPT_MPI
     if (r->wrong) fprintf(stderr, "train_gpt: rank %zu: %s\n", r->number, r->e->message);

@@ -197,7 +197,7 @@ RANKED = [  # switches, and ranks and stages
 ]
 # A model that is cut by width has the bits of its parts, whatever the ranks that share a pass, and the passes at a time.
 RANKED += [
-    ("--heads 4 --parts 4 --units 2 --steps 2 --validate 2 --dropout 0.1 --head chunk:40", FP32,
+    ("--batch 3 --heads 4 --parts 4 --units 2 --steps 2 --validate 2 --dropout 0.1 --head chunk:40", FP32,
      [(1, 3), (2, 1, "--tensor 2"), (4, 2, "--tensor 4"), (4, 3, "--tensor 2")]),
     ("--heads 4 --parts 4 --units 2 --steps 1 --weights split --optimizer adamw8 --clip 0.5 --keep overhead:33", BF16_BOUND,
      [(2, 1), (2, 3, "--tensor 2"), (4, 2, "--tensor 2")]),
@@ -229,7 +229,7 @@ for text, bound, places in RANKED if "simulator" in CARD else []:
               f"{text}: {ranks} ranks, stage {stage}: bytes")
         check(of_ranks(told, "counted_traffic") == of_ranks(told, "predicted_traffic") == of_ranks(plan, "predicted_traffic")
               == of_ranks(cpu, "predicted_traffic"), f"{text}: {ranks} ranks, stage {stage}: traffic")
-        shared = [[rank.get(name) for rank in run["each_rank"]] for run, name in
+        shared = [[rank.get(name) for rank in source["each_rank"]] for source, name in
                   ((plan, "predicted_pass_sent"), (told, "predicted_pass_sent"), (told, "pass_sent"), (cpu, "pass_sent"))]
         check(shared[0] == shared[1] == shared[2] and (more == []) == (shared[0][0] in (None, 0)), f"{text}: {more}: traffic of passes: {shared}")
         check("--weights" in text or shared[2] == shared[3], f"{text}: {more}: a CPU's passes send {shared[3]}") # its rows are floats

@@ -259,13 +259,19 @@ static memopt_status open_groups(script *s, int rank, memopt_transport *t) {
     }
     return MEMOPT_OK;
 }
-/* A call in each group, begun in this or that order (at first, when they connect, in the same), and waited for in another. */
+/* A call in each group, begun in this or that order (at first, when they connect, in the same), and waited for in another.
+   Checked, always in the same: a rank compares before it begins. */
 static memopt_status round_of(script *s, int rank, int round, memopt_comm *const *comms, unsigned char *memory) {
     uint64_t numbers[GROUPS]; unsigned char in[PIECE], got[PIECE * MOST_RANKS]; int i, members[MOST_RANKS + 1]; size_t k, m;
     for (i = 0; i < GROUPS; ++i) {
-        const int g = round && (rank + round) % 2 ? GROUPS - 1 - i : i; unsigned char *to = memory + g * PIECE * (MOST_RANKS + 1); memopt_comm_call c;
+        const int g = s->unchecked && round && (rank + round) % 2 ? GROUPS - 1 - i : i; unsigned char *to = memory + g * PIECE * (MOST_RANKS + 1); memopt_comm_call c;
         memopt_status status; const double since = now();
         if (!comms[g]) continue;
+        if (rank == s->who && round == 2 && i == s->at && s->what == GIVES_UP) { memopt_comm_abort(comms[g]); return MEMOPT_ERR_STATE; }
+        if (rank == s->who && round == 2 && i == s->at && s->what == STAYS_AWAY) {
+            while (__atomic_load_n(&s->over, __ATOMIC_ACQUIRE) < s->ranks - 1) mock_nap();
+            return MEMOPT_ERR_IO;
+        }
         memset(in, 16 * rank + 4 * g + round, sizeof in); memset(&c, 0, sizeof c);
         put(to, in, PIECE, s->compute[rank]);
         c.kind = MEMOPT_COMM_ALL_GATHER; c.bytes = PIECE; c.send = to; c.receive = to + PIECE;
@@ -288,7 +294,7 @@ static memopt_status round_of(script *s, int rank, int round, memopt_comm *const
 static void grouped(script *s, int rank) {
     memopt_transport t[GROUPS + 1]; memopt_comm *comms[GROUPS + 1] = { NULL, NULL, NULL, NULL }; memopt_comm_desc d; int g, round; const double since = now();
     unsigned char *memory;
-    memset(&d, 0, sizeof d); d.unchecked = 1;
+    memset(&d, 0, sizeof d); d.unchecked = s->unchecked;
     if (cudaSetDevice(rank) || cudaStreamCreateWithFlags(&s->compute[rank], cudaStreamNonBlocking)) { s->open[rank] = MEMOPT_ERR_DEVICE; return; }
     memory = (unsigned char *)take((size_t)GROUPS * PIECE * (MOST_RANKS + 1));
     s->open[rank] = memopt_nccl_open(&s->nccl[rank], &s->id, rank, s->ranks, s->compute[rank], s->deadline, &t[GROUPS]);
@@ -296,7 +302,8 @@ static void grouped(script *s, int rank) {
     s->took[rank] = now() - since;
     for (g = 0; !s->open[rank] && g <= GROUPS; ++g) if ((g == GROUPS || s->groups[rank][g].is_open)) { d.transport = t[g]; if (memopt_comm_create(&d, &comms[g])) exit(2); }
     for (round = 0; !s->open[rank] && !s->status[rank] && round < ROUNDS; ++round) { s->status[rank] = round_of(s, rank, round, comms, memory); if (rank == 1) ++s->opened; }
-    for (g = 0; s->status[rank] && g <= GROUPS; ++g) if (comms[g]) memopt_comm_abort(comms[g]); /* nobody is to wait for this one */
+    __atomic_add_fetch(&s->over, 1, __ATOMIC_ACQ_REL);
+    if (s->status[rank] && comms[GROUPS]) memopt_comm_abort(comms[GROUPS]); /* and all others with it: nobody is to wait there */
     (void)cudaFree(memory);
     for (g = 0; g <= GROUPS; ++g) {
         memopt_nccl *m = g < GROUPS ? &s->groups[rank][g] : &s->nccl[rank];
@@ -410,7 +417,7 @@ static void absent_at(accident what, int ranks, int at, int who, int unchecked, 
         if (rank == who) { if (what == GIVES_UP) learns(s, rank, "was given up", -2, at); continue; }
         if (says) { learns(s, rank, "has given up", who, at + 1); MUST(s->took[rank] < 10); }
         else if (remote) learns(s, rank, NULL, -2, 0);
-        else if (!unchecked && (at || !connects)) learns(s, rank, "has not come before the deadline", who, at + 1);
+        else if ((!unchecked || ranks == 2) && (at || !connects)) learns(s, rank, "has not come before the deadline", who, at + 1);
         else learns(s, rank, "not all ranks have come before the deadline", -1, 0);
         if (what == GIVES_UP && remote) MUST(s->took[rank] < 10);
         if (remote && !says && s->error[rank].place) MUST(s->error[rank].index == (size_t)who); /* nobody else is ever blamed */
@@ -518,6 +525,14 @@ static void groups(void) {
     rank = 0;
     MUST(hits > (int)calls + 10);
     for (n = 1; n <= cuda; ++n) MUST(faulty_groups(MOCK_CUDA, n, ncclSuccess) || n > cuda - GROUPS - 1); /* the last close */
+    for (k = 0; k < 5 * GROUPS; ++k) { /* checked: a rank that gives up in one says so in all, and nobody waits for it; or it is missed once */
+        const int away = k % 2; script_of(s, 5, 0, away ? LATE : 20); s->what = away ? STAYS_AWAY : GIVES_UP; s->who = k % 4; s->at = k / 5;
+        mock_begin(); mock_delay(k % 3);
+        play_by(s, grouped);
+        for (rank = 0; rank < 5; ++rank) MUST(s->status[rank] && s->took[rank] < (away ? LATE + 3 : 10) && (away || mock_aborts(rank) <= 1)); /* the parent, of which no call is known */
+        clean(s, 0);
+    }
+    rank = 0;
     mock_begin(); script_of(s, 1, 1, 60); /* what is no parent */
     MUST(memopt_nccl_split(&s->groups[0][0], &s->nccl[0], 0, 0, NULL, 1, &t) == MEMOPT_ERR_ARGUMENT && !t.begin_fn);
     s->nccl[0].is_open = 1;

@@ -25,8 +25,8 @@
              ranks occupies a part of the card as long as it waits (up to NCCL_MAX_CTAS multiprocessors): keep few calls
              begun at a time. And CUDA gives streams only 8 queues to the card, in which one kernel waits behind that of
              another stream: with more streams set CUDA_DEVICE_MAX_CONNECTIONS=32 before CUDA starts. The first call of
-             each communicator connects, and a begin then holds the host until all its ranks have come. Each has its own
-             status: after a failure give up the others, too, so that nobody waits for you there.
+             each communicator connects, and a begin then holds the host until all its ranks have come. They end as
+             one: a rank whose call fails in one, or that gives up there, has given up in all of the same open.
    FAILURE   NCCL is asked without blocking, and watched. On an error or after the deadline the communicator is aborted
              and the call returns a status. The other ranks learn of it by ncclRemoteError where NCCL finds out, else by
              their own deadline; it counts from the begin or wait on, with the work of `stream` that a call waits for.
@@ -54,7 +54,8 @@ typedef enum memopt_nccl_state {
     MEMOPT_NCCL_UNCHECKED, /* no comparison is known of */
     MEMOPT_NCCL_COMPARING,
     MEMOPT_NCCL_COMPARED_ONLY, /* the call itself is not begun */
-    MEMOPT_NCCL_AGREED         /* it is begun: all ranks come to the next comparison */
+    MEMOPT_NCCL_AGREED,        /* it is begun: all ranks come to the next comparison */
+    MEMOPT_NCCL_GIVEN_UP       /* and that one is begun: it says so */
 } memopt_nccl_state;
 
 typedef struct memopt_nccl { /* stays where it is, from open to close */
@@ -74,6 +75,7 @@ typedef struct memopt_nccl { /* stays where it is, from open to close */
     ncclResult_t (*end_fn)(ncclComm_t comm);
     int            is_ended;        /* end_fn has returned */
     int            is_stuck;
+    struct memopt_nccl *next;       /* a ring of all that come from the same open */
 } memopt_nccl;
 
 static double memopt_nccl_now(const memopt_nccl *m) { /* seconds */
@@ -131,13 +133,19 @@ static void memopt_nccl_blame(memopt_nccl *m, memopt_status status, const char *
     m->culprit = culprit;
 }
 
-/* The one rank whose piece has not come, once this rank's device compares; SIZE_MAX: none, or more than one. The device
-   may be writing. */
+/* The one rank that has not come, once this rank's device has: of two it is the other; of more it has no piece in a
+   comparison. SIZE_MAX: none, or more than one. The device may be writing. */
 static size_t memopt_nccl_missing(const memopt_nccl *m) {
     const size_t bytes = m->comparison.bytes, all = bytes * (size_t)m->rank_count;
     size_t i, came = SIZE_MAX, missing = SIZE_MAX, count = 0;
+    ncclResult_t result;
 
-    if (m->state != MEMOPT_NCCL_COMPARING || memopt_nccl_quiet(cudaEventQuery(m->before))) return SIZE_MAX;
+    if (m->state > MEMOPT_NCCL_COMPARING || memopt_nccl_quiet(cudaEventQuery(m->before))) return SIZE_MAX;
+    if (m->state == MEMOPT_NCCL_UNCHECKED) {
+        const int is_begun = !ncclCommGetAsyncError(m->comm, &result) && !result;
+
+        return is_begun && m->rank_count == 2 ? (size_t)(1 - m->rank) : SIZE_MAX;
+    }
     for (i = 0; i < all; ++i) {
         if (__atomic_load_n(m->compared + i, __ATOMIC_RELAXED)) came = i / bytes;
         if (i % bytes != bytes - 1 || came == i / bytes) continue;
@@ -147,16 +155,24 @@ static size_t memopt_nccl_missing(const memopt_nccl *m) {
     return count == 1 ? missing : SIZE_MAX;
 }
 
-/* ncclInProgress: the deadline is over. */
+/* Of the ring that begins with `first`; NULL: that was all. */
+static memopt_nccl *memopt_nccl_next(const memopt_nccl *m, const memopt_nccl *first) {
+    return m->next == first ? NULL : m->next;
+}
+
+/* ncclInProgress: the deadline is over, and who has not come here is not waited for long elsewhere. */
 static memopt_status memopt_nccl_fail(memopt_nccl *m, ncclResult_t why, memopt_error *error) {
     const int is_own = why != ncclInProgress && why != ncclRemoteError && why != ncclSystemError;
     const size_t culprit = is_own ? (size_t)m->rank : why == ncclInProgress ? memopt_nccl_missing(m) : SIZE_MAX;
     const cudaError_t wrong = why == ncclUnhandledCudaError ? cudaGetLastError() : cudaSuccess; /* it is told here */
     const char *reason = wrong ? cudaGetErrorString(wrong) : ncclGetErrorString(why);
+    memopt_nccl *other;
 
     if (why == ncclInProgress) reason = culprit == SIZE_MAX ? "not all ranks have come before the deadline"
                                                             : "has not come before the deadline";
     memopt_nccl_blame(m, why == ncclUnhandledCudaError ? MEMOPT_ERR_DEVICE : MEMOPT_ERR_IO, reason, culprit);
+    for (other = m; other && why == ncclInProgress; other = memopt_nccl_next(other, m))
+        if (other->deadline > 1) other->deadline = 1;
     if (m->is_open) memopt_nccl_end(m, ncclCommAbort);
     return memopt_nccl_said(m, error);
 }
@@ -270,29 +286,43 @@ static memopt_status memopt_nccl_wait(void *user, size_t slot, memopt_error *err
 
 /* Where all ranks come to the next comparison, they read there that this one has given up. After a comparison they know
    what it knows. Else the communicator is aborted. */
-static void memopt_nccl_abort(void *user) {
-    memopt_nccl *m = (memopt_nccl *)user;
-    const memopt_nccl_state state = m->state;
+static void memopt_nccl_give_up(memopt_nccl *m) {
     memopt_error ignored;
 
     memopt_nccl_blame(m, MEMOPT_ERR_STATE, "has given up", (size_t)m->rank);
-    m->state = MEMOPT_NCCL_UNCHECKED;
-    if (!m->is_open || state == MEMOPT_NCCL_COMPARED_ONLY) return;
-    if (state == MEMOPT_NCCL_AGREED) {
-        memset(m->compared + (size_t)m->rank * m->comparison.bytes, 255, m->comparison.bytes);
-        if (!memopt_nccl_reach(m, memopt_nccl_compare(m), NULL, &ignored)) (void)memopt_nccl_drain(m, &ignored);
-    } else memopt_nccl_end(m, ncclCommAbort);
+    if (!m->is_open || m->state == MEMOPT_NCCL_COMPARED_ONLY || m->state == MEMOPT_NCCL_GIVEN_UP) return;
+    if (m->state != MEMOPT_NCCL_AGREED) {
+        memopt_nccl_end(m, ncclCommAbort);
+        return;
+    }
+    m->state = MEMOPT_NCCL_GIVEN_UP;
+    memset(m->compared + (size_t)m->rank * m->comparison.bytes, 255, m->comparison.bytes);
+    (void)memopt_nccl_reach(m, memopt_nccl_compare(m), NULL, &ignored);
+}
+
+/* It says so in all communicators before it waits in any: ranks that are to come to one may be waiting in another. */
+static void memopt_nccl_abort(void *user) {
+    memopt_nccl *const first = (memopt_nccl *)user;
+    memopt_error ignored;
+    memopt_nccl *m;
+
+    for (m = first; m; m = memopt_nccl_next(m, first)) memopt_nccl_give_up(m);
+    for (m = first; m; m = memopt_nccl_next(m, first))
+        if (m->is_open && m->state == MEMOPT_NCCL_GIVEN_UP) (void)memopt_nccl_drain(m, &ignored);
 }
 
 /* Waits for what is under way and for the other ranks' close, each as long as the deadline says. Returns OK; ERR_STATE:
    stuck, see FAILURE. */
 static memopt_status memopt_nccl_close(memopt_nccl *m) {
+    memopt_nccl *other;
     memopt_error ignored;
     size_t slot;
 
     if (m->is_open && !memopt_nccl_drain(m, &ignored)
         && !memopt_nccl_reach(m, ncclCommFinalize(m->comm), NULL, &ignored)) memopt_nccl_end(m, ncclCommDestroy);
     if (m->is_stuck) return MEMOPT_ERR_STATE;
+    for (other = m->next; other && other->next != m; other = other->next) {}
+    if (other) other->next = m->next;
     if (m->stream) (void)cudaStreamDestroy(m->stream);
     for (slot = 0; slot < MEMOPT_COMM_SLOTS; ++slot) if (m->after[slot]) (void)cudaEventDestroy(m->after[slot]);
     if (m->before) (void)cudaEventDestroy(m->before);
@@ -319,12 +349,14 @@ static memopt_status memopt_nccl_prepare(memopt_nccl *m, int rank_count, cudaStr
     return wrong ? MEMOPT_ERR_DEVICE : MEMOPT_OK;
 }
 
-/* The end of open and split: s as they have come out. */
-static memopt_status memopt_nccl_opened(memopt_nccl *m, memopt_status s, memopt_transport *out) {
+/* The end of open and split: s as they have come out. parent: of a split. */
+static memopt_status memopt_nccl_opened(memopt_nccl *m, memopt_nccl *parent, memopt_status s, memopt_transport *out) {
     if (s) {
         (void)memopt_nccl_close(m);
         return s;
     }
+    m->next = parent ? parent->next : m;
+    if (parent) parent->next = m;
     out->begin_fn = memopt_nccl_begin;
     out->wait_fn = memopt_nccl_wait;
     out->abort_fn = memopt_nccl_abort;
@@ -356,7 +388,7 @@ static memopt_status memopt_nccl_open(memopt_nccl *m, const ncclUniqueId *id, in
         m->is_open = m->comm != NULL;
         s = m->is_open ? memopt_nccl_reach(m, result, NULL, &ignored) : MEMOPT_ERR_IO;
     }
-    return memopt_nccl_opened(m, s, out);
+    return memopt_nccl_opened(m, NULL, s, out);
 }
 
 #if NCCL_VERSION_CODE >= 21800
@@ -400,7 +432,7 @@ static inline memopt_status memopt_nccl_split(memopt_nccl *m, memopt_nccl *paren
 #else
     (void)color; (void)key; (void)compute;
 #endif
-    return memopt_nccl_opened(m, s, out);
+    return memopt_nccl_opened(m, parent, s, out);
 }
 #if defined(__cplusplus) && defined(__GNUC__)
 #  pragma GCC diagnostic pop

@@ -9,7 +9,8 @@
             file of /dev/shm. In a stream a call is two operations. One puts what the rank sends into its box, once all
             have taken what the box had before. The other takes what is for the rank, once all boxes are full.
    Failure  A rank that aborts, a call that CUDA refuses, or a process that is gone is a remote error to all ranks of the
-            communicator. Its calls end then, and move nothing. A process has a lock on a byte of the file as long as it lives. */
+            communicator. Its calls end then, and move nothing. A process has a lock on a byte of the file as long as it
+            lives. With SIMULATOR_NCCL_FAILS=N in the environment the N-th call of this program fails. */
 #include "simulator.h"
 #include "nccl.h"
 #include <fcntl.h>
@@ -267,7 +268,22 @@ static int is_through(const crossing *x, std::atomic<uint64_t> shared_rank::*wha
     return 0;
 }
 static int may_fill(void *x) { return is_through((crossing *)x, &shared_rank::emptied, ((crossing *)x)->number - 1); }
-static int may_empty(void *x) { return is_through((crossing *)x, &shared_rank::filled, ((crossing *)x)->number); }
+/* Pieces for the host are there as they come, and show who has not. */
+static void show_pieces(const crossing *x) {
+    for (int k = 0; k < x->c.piece_count; ++k) {
+        const piece *const own = &x->c.pieces[k];
+        const shared_rank *const from = &x->w->shared->ranks[own->peer];
+        if (own->is_send || from->filled < x->number || !simulator_is_pinned(own->to)) continue;
+        for (int i = 0; i < from->piece_count; ++i)
+            if (from->pieces[i].peer == x->rank) memcpy(own->to, box_of(x->w, own->peer) + from->pieces[i].at, from->pieces[i].bytes);
+    }
+}
+static int may_empty(void *argument) {
+    const crossing *const x = (const crossing *)argument;
+    if (is_through(x, &shared_rank::filled, x->number)) return 1;
+    if (x->c.kind == PIECES_OF) show_pieces(x);
+    return 0;
+}
 static void fill(void *argument) {
     const crossing *x = (const crossing *)argument;
     if (x->w->shared->lost) return;
@@ -306,8 +322,10 @@ static ncclResult_t progress(ncclComm_t comm) {
     return ncclInProgress;
 }
 static ncclResult_t submit(ncclComm_t comm, const call &c) {
+    static long calls_left = getenv("SIMULATOR_NCCL_FAILS") ? atol(getenv("SIMULATOR_NCCL_FAILS")) : 0;
     world *w = comm->w;
     if (is_lost(w)) return ncclRemoteError;
+    if (calls_left && !--calls_left) return ncclInternalError;
     crossing *x = new crossing{ w, comm->rank, 1, ++w->shared->ranks[comm->rank].made, c };
     ++w->users;
     const bool is_given = give(x, may_fill, fill) && give(x, may_empty, empty);

@@ -1861,6 +1861,11 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void
     return cudaSuccess;
 }
 
+int simulator_is_pinned(const void *p) {
+    const memory *const m = memory_at(p);
+    return m && m->kind == PINNED;
+}
+
 /* What one side of a copy is, and whether all its bytes are there. */
 enum side_kind { SIDE_PAGEABLE, SIDE_PINNED, SIDE_MANAGED, SIDE_DEVICE };
 struct side {

@@ -50,6 +50,7 @@ int simulator_host_function(void *stream, void (*fn)(void *), void (*destroy)(vo
 /* The same, where the stream stands before fn until is_ready(argument) is not 0, which is asked often. */
 int simulator_awaiting_function(void *stream, int (*is_ready)(void *), void (*fn)(void *), void (*destroy)(void *),
                                 void *argument);
+int simulator_is_pinned(const void *p); /* memory of the host that the device reaches */
 /* Of ranks. kernel_waits: whether a kernel runs until another device's has come, as NCCL's do, which is not begun. Memory
    that is asked for or given back meanwhile is a finding: CUDA may wait for all devices then, and the thread that waits
    launches nothing. hand_on: other threads have their turn. NULL: there are none. */

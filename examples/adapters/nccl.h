@@ -140,8 +140,8 @@ static size_t memopt_nccl_missing(const memopt_nccl *m) {
     size_t i, came = SIZE_MAX, missing = SIZE_MAX, count = 0;
     ncclResult_t result;
 
-    if (m->state > MEMOPT_NCCL_COMPARING || memopt_nccl_quiet(cudaEventQuery(m->before))) return SIZE_MAX;
-    if (m->state == MEMOPT_NCCL_UNCHECKED) {
+    if (memopt_nccl_quiet(cudaEventQuery(m->before))) return SIZE_MAX;
+    if (m->state != MEMOPT_NCCL_COMPARING) {
         const int is_begun = !ncclCommGetAsyncError(m->comm, &result) && !result;
 
         return is_begun && m->rank_count == 2 ? (size_t)(1 - m->rank) : SIZE_MAX;

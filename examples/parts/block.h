@@ -349,6 +349,12 @@ static inline memopt_status transformer_down_backward(const transformer_work *w,
     return w->shape->geglu ? memopt_geglu_backward(&w->ops, &gated) : memopt_swiglu_backward(&w->ops, &gated);
 }
 
+/* Does a forward write what goes into GELU also where nobody wants it? A product that does not may add up in another
+   order on a device; and ranks that cut a model otherwise may make other forwards again. */
+static inline int transformer_same_products(const transformer *t) {
+    return t->cut && !transformer_rows_are_alone(&t->ops);
+}
+
 /* Rows at a time: a multiple of 32, because sums over rows are made of groups of 32. */
 static inline size_t transformer_mlp_rows(const transformer *t) {
     const size_t rows = transformer_own_rows(t);
@@ -390,14 +396,14 @@ static inline memopt_status transformer_mlp_forward(const memopt_tape_call *call
     const transformer *t = w.shape;
     const int whole = transformer_mlp_rows(t) == w.rows;
     const int kept = whole && call->saves;
+    const int written = kept || transformer_is_gated(t) || w.part->rank || transformer_same_products(t);
     size_t chunk = 0;
     void *up, *hidden;
     memopt_status s = MEMOPT_OK;
 
     if (t->swiglu && t->geglu) return transformer_refuse(call, "swiglu and geglu are both set");
     w.rows = transformer_mlp_rows(t);
-    up = transformer_take(&w, kept ? MEMOPT_TAPE_SAVED : MEMOPT_TAPE_SCRATCH,
-                          kept || transformer_is_gated(t) || w.part->rank ? transformer_up_width(t) : 0);
+    up = transformer_take(&w, kept ? MEMOPT_TAPE_SAVED : MEMOPT_TAPE_SCRATCH, written ? transformer_up_width(t) : 0);
     hidden = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_hidden(t));
     transformer_take_low(&w);
     w.ops = memopt_ops_in(call, &t->ops);

@@ -923,7 +923,8 @@ static inline memopt_status tensor_mlp_forward(const memopt_tape_call *call) {
     const size_t wide = transformer_up_width(&x.narrow), hidden_width = transformer_hidden(&x.narrow);
     void *normed = tensor_take(&x, MEMOPT_TAPE_SCRATCH, x.rows, t->width);
     void *up = call->saves ? tensor_take(&x, MEMOPT_TAPE_SAVED, x.pieces * x.rows, wide)
-             : transformer_is_gated(t) ? tensor_take(&x, MEMOPT_TAPE_SCRATCH, x.rows, wide) : NULL;
+             : transformer_is_gated(t) || transformer_same_products(t)
+             ? tensor_take(&x, MEMOPT_TAPE_SCRATCH, x.rows, wide) : NULL;
     void *hidden = tensor_take(&x, MEMOPT_TAPE_SCRATCH, x.pieces * x.rows, hidden_width);
     memopt_status s;
     size_t p;

@@ -1194,11 +1194,12 @@ cuda_fuses() { # nvcc and ptxas may turn a product and a sum into one operation:
     for fuse in true false; do "$ptxas" -arch=sm_90 "$work/$fuse.ptx" -o "$work/$fuse.cubin" || fail "ptxas fails"; done
     python3 tests/count_kernels.py "$work/true.cubin" --fused "$work/false.cubin"
 }
-cuda_programs() { # what `make cuda` builds, compiled only
+cuda_programs() { # what `make cuda` builds, compiled only; ranks by the declarations of the simulator's NCCL
     need_nvcc
+    cp tests/simulator/include/nccl.h "$work"
     for source in tests/test_cuda.cu tests/bench/bench_cuda.cu examples/cuda.cu examples/train_gpt.cu; do
-        "$NVCC" -std=c++17 -gencode arch=compute_90,code=compute_90 -DTRAIN_GPT_NVTX -I. -Itests -Itests/simulator -c "$source" \
-            -o "$work/x.o" || fail "$source does not compile"
+        "$NVCC" -std=c++17 -gencode arch=compute_90,code=compute_90 -DTRAIN_GPT_NVTX -DTRAIN_GPT_NCCL -I"$work" -I. -Itests \
+            -Itests/simulator -c "$source" -o "$work/x.o" || fail "$source does not compile"
     done
 }
 fuzz_smoke() { # entry: without libFuzzer, a fixed number of random inputs

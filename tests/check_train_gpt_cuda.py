@@ -395,17 +395,22 @@ def stopped(switches, want, **environment):
 
 
 # ---- ranks as processes: the bits of threads ----
-def process(rank, ranks, switches, ids, launcher=()):
+def process(rank, ranks, switches, ids, launcher=(), **environment):
     """launcher: the variables that say which one it is."""
     which = [] if launcher else ["--ranks", str(ranks), "--rank", str(rank)]
     variables = dict(zip(launcher, (str(rank), str(ranks))))
     return subprocess.Popen([CARD, *switches, *which, "--id-file", ids], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                            env={**os.environ, "SIMULATOR_PROCESSES": "1", **variables})
+                            env={**os.environ, "SIMULATOR_PROCESSES": "1", **variables, **environment})
 
 
 def processes(ranks, switches, ids, launcher=()):
     """They are started, the last rank first."""
     return [process(rank, ranks, switches, ids, launcher) for rank in reversed(range(ranks))][::-1]
+
+
+def with_one(one, ranks, switches, ids, **environment):
+    """One of them in another environment."""
+    return [process(rank, ranks, switches, ids, **(environment if rank == one else {})) for rank in range(ranks)]
 
 
 def ended(started, seconds=100):
@@ -439,6 +444,13 @@ def same_run(told, other, what):
         check(told[name] == other[name], f"{what}: other {name}")
     for name in ("measured_bytes", "predicted_bytes", "counted_traffic"):
         check(of_ranks(told, name) == of_ranks(other, name), f"{what}: other {name}")
+
+
+def end_of_others(told, one, want, must):
+    """All ranks but that one: they failed, in words that are wanted; of what they say something must be."""
+    others = [what for rank, what in enumerate(told) if rank != one]
+    check(all(status == 1 and re.fullmatch(rf"train_gpt: rank \d: .*({want}).*\n", said) for status, said in others)
+          and any(re.search(must, said) for _, said in others), f"rank {one}: {must}: {told}")
 
 
 PAGE = "=8s5Q1024Q128sQ" # of rendezvous.h: magic, rank, count, number, heard, ended, numbers, bytes, sum
@@ -502,6 +514,34 @@ if "simulator" in CARD:
     for rank in (0, 2):
         check(told[rank][0] == 1 and re.fullmatch(rf"train_gpt: rank {rank}: .* The process of rank 1 is gone\.\n", told[rank][1]), f"rank 1 was killed: {told}")
     same_run(together(2, two, ids), whole, "after a kill, with the same files")
+    # Ranks that share a pass. One is stopped: the others end when it has not come for half a minute, and say which it was.
+    # One is killed, one has no room, one of its calls of NCCL fails: they end at once.
+    shared = [TINY + text.split() for text in ("--layers 4 --units 4 --pipeline 2 --steps 1000000", "--units 4 --tensor 2 --parts 2 --stage 3 --steps 1000000")]
+    still = [processes(4, switches, f"{ids}_still{which}") for which, switches in enumerate(shared)]
+    time.sleep(5)
+    check(all(program.poll() is None for started in still for program in started), "ranks that share a pass do not go on")
+    for started in still:
+        started[2].send_signal(signal.SIGSTOP)
+    since = time.time()
+    for switches in shared:
+        killed = processes(4, switches, ids)
+        time.sleep(3)
+        killed[1].kill()
+        end_of_others(ended(killed), 1, "remote error|has given up", r"The process of rank 1 is gone\.")
+        told = ended(with_one(2, 4, switches, ids, SIMULATOR_MEMORY="30000000"))
+        end_of_others(told, 2, "remote error|has given up|NCCL does not connect", "remote error|has given up|NCCL does not connect")
+        check(told[2][0] == 1 and re.match("train_gpt: rank 2: This takes .* MB, and the card has .* MB free", told[2][1]), f"no room: {told}")
+        for calls in (1, 20, 75, 200):
+            told = ended(with_one(3, 4, switches, ids, SIMULATOR_NCCL_FAILS=str(calls)), 25)
+            end_of_others(told, 3, "remote error|has given up", "")
+            check(told[3][0] == 1 and re.match(r"train_gpt: rank 3: .* at rank \d, an error of NCCL", told[3][1]), f"call {calls} fails: {told}")
+    for started in still:
+        for rank in (0, 1, 3):
+            started[rank].wait(100)
+    check(time.time() - since < 60, f"who was stopped was missed after {time.time() - since:.0f} s")
+    for started in still:
+        started[2].send_signal(signal.SIGCONT)
+        end_of_others(ended(started), 2, "remote error|has given up|not (all ranks have )?come before the deadline", r"has not come before the deadline.* That is rank 2 of all\.")
     # One that cannot go on says why, and is not taken for one that was killed.
     told = ended([process(0, 2, two, ids), process(1, 2, two + ["--data", "/none"], ids)])
     check(told[1] == (1, "train_gpt: rank 1: /none: No such file or directory; give --data a file that can be read.\n")
@@ -511,7 +551,7 @@ if "simulator" in CARD:
     told = ended([alone])
     check(told == [(1, f"train_gpt: --id-file {ids}_alone: rank 0 has not come within 30 seconds: is it started, with the same --id-file and "
                     "--ranks?\n")], f"rank 1 alone: {told}")
-    print(f"{len(PROCESSES)} runs of processes, as of threads; old files, a second run, a kill")
+    print(f"{len(PROCESSES)} runs of processes, as of threads; old files, a second run, kills, a stop, failures of one")
 
 
 def launched(switches, two="12"):

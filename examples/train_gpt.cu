@@ -10,8 +10,9 @@
    Build: nvcc -O2 -arch=native train_gpt.cu -o train_gpt_cuda -lcublasLt
    (memopt.h and memopt_cuda.cu beside it or with -I); for a profiler add -DTRAIN_GPT_NVTX (gpt/ranges.h)
    Many cards: add -DTRAIN_GPT_NCCL and -lnccl, then --ranks 4 --stage 3 (gpt/ranks.h, ranks_card.h): the model is cut
-   among them, and weights have the same bits for any number of them. As processes, on several machines, too: each with
-   --rank R --ranks 4 --id-file FILE, or torchrun --no-python or mpirun in front of --id-file FILE. */
+   among them, and weights have the same bits for any number of them. With --pipeline, --tensor or --sequence cards share
+   a pass. As processes, on several machines, too: each with --rank R --ranks 4 --id-file FILE, or torchrun --no-python or
+   mpirun in front of --id-file FILE. */
 #define MEMOPT_CUDA_STATIC /* one file: what it does not call is not compiled */
 #include "memopt_cuda.cu"                                                /* cuda 1: memopt.h is in it */
 #include <errno.h>

@@ -231,11 +231,11 @@ for text, bound, places in RANKED if "simulator" in CARD else []:
     first = None
     # Stages keep other layers' outputs than one tape, and a product that also writes for those is one of another kind.
     orders = {} if "--keep" in text and "--pipeline" in str(places) else {"SIMULATOR_ORDERS": "1"}
-    for ranks, stage, *more in places:
+    for number, (ranks, stage, *more) in enumerate(places):
         switches = TINY + text.split() + place(ranks, stage, *more)
         plan, cpu = run(CARD, switches + ["--dry-run"], SIMULATOR_DEVICES="0"), run(CPU, switches)
         room = {"SIMULATOR_APART": "1", "SIMULATOR_MEMORY": str(plan["predicted_peak_bytes"])} if plan and ranks < 3 else {}
-        told = run(CARD, switches, **orders, **room)
+        told = run(CARD, switches, SIMULATOR_STREAMS=str(number % 3), **orders, **room) # at once, as late as may be, at random
         first = first or told
         piped = any("--pipeline" in switch for switch in more) # a CPU's stages are cut elsewhere
         if not (told and plan and cpu):
@@ -359,7 +359,7 @@ def left_out(program, switches):
 
 
 for text, places in [("--batch 2", ["", "--graph"]), ("--batch 2 --clip 0.5 --optimizer adamw8 --weights split", ["", "--graph"]),
-                     ("--batch 1 --units 2 --ranks 2 --clip 1", ["", "--ranks 1"])]:
+                     ("--batch 1 --units 2 --ranks 2 --clip 1", ["", "--ranks 1", "--pipeline 2 --stage 1"])]:
     switches = WATCHED + text.split()
     steps = left_out(CPU, switches + ["--steps", "400"])
     check(steps and steps[0] > 128, f"{text}: no step is left out: {steps}")
@@ -459,6 +459,7 @@ PROCESSES = [
     ("--units 4 --steps 2 --validate 2", 4, 3),
     ("--units 3 --steps 2 --weights split --optimizer adamw8 --clip 0.5 --keep overhead:33", 3, 2),
     ("--units 2 --steps 1 --weights bf16 --fuse-step --dropout 0.1", 2, 3),
+    ("--units 4 --steps 2 --validate 2 --pipeline 2 --chunks 2", 4, 1),
 ]
 if "simulator" in CARD:
     ids = os.path.join(FOLDER.name, "ids")

@@ -6,6 +6,9 @@
    Streams  A stream of its own computes on the card. Calls of NCCL and copies run in others, ordered by events: weights
             of the next group come, and gradients of the last one leave, beside it. But ranks compare a call before it
             begins, behind all calls before it: in stage 3 a group computes when those gradients have left.
+   Layers   With --pipeline micro-batches pass from card to card. The host of a rank waits until a message is there, and
+            then launches what needs it: a card idles for a launch with each. What it sends leaves while it computes.
+            Ids and targets of all micro-batches of a step lie on the card, and each loss has a place of its own there.
    Memory   All ranks of a process have theirs before the first call moves anything: a kernel of NCCL runs until those
             of all cards have come, and CUDA may hold a thread that asks for memory until the kernels of all cards are
             over. If one fails until then, all of them learn of it at once.

@@ -293,8 +293,8 @@ switches = TINY + "--heads 4 --parts 4".split()
 if "simulator" in CARD:
     whole = run(CARD, switches + "--ranks 1 --sequence 1".split())
     run(CARD, switches + "--ranks 2 --sequence 2 --steps 2".split() + ["--save", saved])
-    for program, place in [(CARD, "--ranks 4 --sequence 4 --stage 2"), (CARD, "--ranks 1 --sequence 1"), (CPU, "--ranks 2 --sequence 2")] if whole else []:
-        goes_on(program, saved, switches + place.split(), whole["weights_hash"] if program == CARD else None, whole["losses"], FP32 if program == CPU else 0)
+    for program, where in [(CARD, "--ranks 4 --sequence 4 --stage 2"), (CARD, "--ranks 1 --sequence 1"), (CPU, "--ranks 2 --sequence 2")] if whole else []:
+        goes_on(program, saved, switches + where.split(), whole["weights_hash"] if program == CARD else None, whole["losses"], FP32 if program == CPU else 0)
 
 
 def generations(saved):

@@ -890,6 +890,8 @@ static void *rank_main(void *user) {
     return NULL;
 }
 
+static void rank_never_ran(rank *r); /* its thread did not start: nobody waits for it */
+
 static void ranks_start(rank *ranks, const ranks_plan *p, outcome *out) {
     const size_t n = p->o->ranks;
     rank_thread *threads = (rank_thread *)calloc(n, sizeof *threads);
@@ -904,7 +906,7 @@ static void ranks_start(rank *ranks, const ranks_plan *p, outcome *out) {
         if (threads[i].runs) continue;
         snprintf(out->message, sizeof out->message, "The system starts no thread for rank %zu: give fewer --ranks.", i);
         ranks[i].told = 1;
-        rank_give_up(&ranks[i]);
+        rank_never_ran(&ranks[i]);
     }
     for (i = 0; threads && i < n; ++i) if (threads[i].runs) (void)pthread_join(threads[i].thread, NULL);
     free(threads);

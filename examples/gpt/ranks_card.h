@@ -35,6 +35,7 @@ typedef struct rank_here {
     const ncclUniqueId *id;        /* the same for all ranks, and so is the next */
     size_t *settled, own_ranks;    /* of this process: ranks that ask for no more memory, where one that failed before
                                       counts as all of them; ranks */
+    size_t *ended;                 /* ranks that begin no more calls, and have given up those that were begun */
     int  is_settled;               /* this one has been counted */
     memopt_nccl nccl[COMMS];
     int  is_stuck;                 /* NCCL did not come to its end */
@@ -233,11 +234,20 @@ static int rank_plan_stores(rank *r, memopt_shard_desc *d, const memopt_shard_by
 static size_t rank_bytes(const rank *r, const ranks_plan *p) { return (size_t)p->reports[r->number].predicted[HELD]; }
 
 /* ---- to close ---- */
-/* All ranks do it at the same time, as NCCL wants. */
+static void rank_end(rank *r) {
+    rank_settle(r, r->here.own_ranks);
+    (void)__atomic_add_fetch(r->here.ended, 1, __ATOMIC_RELEASE);
+}
+
+static void rank_never_ran(rank *r) { rank_end(r); }
+
+/* All ranks do it at the same time, as NCCL wants; and it gives memory back, for which CUDA may hold this thread while a
+   kernel waits for that of another rank. */
 static void rank_leave(rank *r) {
     int i;
 
-    rank_settle(r, r->here.own_ranks);
+    rank_end(r);
+    while (__atomic_load_n(r->here.ended, __ATOMIC_ACQUIRE) < r->here.own_ranks) (void)sched_yield();
     memopt_shard_close(r->shard);
     r->shard = NULL;
     for (i = 0; i < COMMS; ++i) { /* that of all ranks first: when it is closed, nobody's calls wait for anybody */
@@ -441,13 +451,14 @@ static int ranks_train(rank *ranks, const ranks_plan *p, outcome *out) {
     const size_t n = p->o->ranks;
     ncclUniqueId id;
     int cards;
-    size_t i, settled = 0;
+    size_t i, settled = 0, ended = 0;
 
     if (ranks_prepare(n, 1, &cards, &id, out)) return 1;
     for (i = 0; i < n; ++i) {
         ranks[i].here.cards = cards;
         ranks[i].here.id = &id;
         ranks[i].here.settled = &settled;
+        ranks[i].here.ended = &ended;
         ranks[i].here.own_ranks = n;
     }
     ranks_start(ranks, p, out);
@@ -508,7 +519,7 @@ static int ranks_run_process(const ranks_plan *p, rendezvous *v, outcome *out) {
     char *const message = out->message;
     rank *r = (rank *)calloc(1, sizeof *r);
     ncclUniqueId id;
-    size_t settled = 0, lost;
+    size_t settled = 0, ended = 0, lost;
     char gone[80];
     int wrong;
 
@@ -522,6 +533,7 @@ static int ranks_run_process(const ranks_plan *p, rendezvous *v, outcome *out) {
     r->o.id_file = NULL;
     r->here.id = &id;
     r->here.settled = &settled;
+    r->here.ended = &ended;
     r->here.own_ranks = 1;
     wrong = ranks_prepare(o->ranks, !o->rank, &r->here.cards, &id, out)
          || rendezvous_share(v, &id, TRAIN_GPT_SECONDS, message, sizeof out->message);

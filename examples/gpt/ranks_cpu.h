@@ -187,6 +187,9 @@ static void rank_stored(const rank *r, uint64_t *moved) {
 }
 
 static void rank_leave(rank *r) { (void)r; }
+#if defined(MEMOPT_PTHREADS) && !defined(TRAIN_GPT_MPI)
+static void rank_never_ran(rank *r) { rank_give_up(r); }
+#endif
 
 static void rank_close(rank *r) {
     rank_here *h = &r->here;

@@ -165,21 +165,15 @@ static inline const char *ring_reason(const ring_work *w, const memopt_attention
 }
 
 /* ---- between rows and heads ---- */
-/* Where the heads of group `i` of all ranks' are among pieces: all ranks' first groups come first. */
-static inline unsigned char *ring_piece(const ring_work *w, ring_array x, const unsigned char *pieces, size_t i) {
-    const size_t place = i % w->groups * w->ranks + i / w->groups;
-
-    return (unsigned char *)(uintptr_t)pieces + place * w->rows * x.bytes;
-}
-
-/* The rows of this rank, to the pieces that ranks are sent: of each group its heads of all these rows. */
+/* The rows of this rank, to the pieces that ranks are sent: of each group of heads all these rows. A call sends a group
+   to each rank. */
 static inline memopt_status ring_pack(const ring_work *w, ring_array x, unsigned char *pieces) {
     memopt_status s = MEMOPT_OK;
     size_t i;
 
     for (i = 0; i < w->ranks * w->groups && !s; ++i)
-        s = transformer_copy_rows(w->ops, ring_piece(w, x, pieces, i), x.bytes, x.rows + i * x.bytes, x.stride, x.bytes,
-                                  w->rows);
+        s = transformer_copy_rows(w->ops, pieces + i * w->rows * x.bytes, x.bytes, x.rows + i * x.bytes, x.stride,
+                                  x.bytes, w->rows);
     return s;
 }
 
@@ -189,13 +183,13 @@ static inline memopt_status ring_unpack(const ring_work *w, ring_array x, const 
     size_t i;
 
     for (i = 0; i < w->ranks * w->groups && !s; ++i)
-        s = transformer_copy_rows(w->ops, x.rows + i * x.bytes, x.stride, ring_piece(w, x, pieces, i), x.bytes, x.bytes,
-                                  w->rows);
+        s = transformer_copy_rows(w->ops, x.rows + i * x.bytes, x.stride, pieces + i * w->rows * x.bytes, x.bytes,
+                                  x.bytes, w->rows);
     return s;
 }
 
-/* Pieces come from ranks in the order of their rows: what is received are, group by group, all rows of the heads of
-   this rank. */
+/* Pieces come from ranks in the order of their rows: what is received are, group by group, all rows of this rank's
+   heads. */
 static inline memopt_status ring_exchange(const ring_work *w, ring_array x, const unsigned char *send,
                                           unsigned char *receive) {
     memopt_comm_call c;

@@ -11116,6 +11116,7 @@ position_sum_kernel(const T *g, void *grad, size_t count, size_t length, size_t 
     const unsigned left = left_of<N>(width, at);
     token_sum<N> sum;
 
+    sum.bf16 = false; /* T says it */
     if (!left) return;
     floats_at<N>(sum.x, accumulate ? grad : NULL, type, position * width + at, left, wide_grad, 0);
     for (size_t k = 0; position + k * length < count; k += TURNS) {

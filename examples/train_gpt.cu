@@ -42,7 +42,18 @@
 #include "gpt/saves.h"
 
 /* ---- to open: the same code twice, over a source that only counts and over the device ---- */
-static int open_arena(card *c, size_t capacity) {
+/* The arena does not know how much is free where it asks for more than a card has. */
+static void tell_room(card *c, const options *o, size_t capacity) {
+    size_t free_bytes = 0;
+
+    (void)memopt_cuda_memory_available(MEMOPT_CUDA_CURRENT_DEVICE, &free_bytes, NULL);
+    snprintf(c->e.message, sizeof c->e.message, "This takes %.1f MB, and the card has %.1f MB free; %s.",
+             (double)capacity / 1e6, (double)free_bytes / 1e6,
+             o->ranks ? "more --ranks, a smaller --batch and --keep overhead:33 need less"
+                      : "--fit BYTES finds the largest batch that fits");
+}
+
+static int open_arena(card *c, const options *o, size_t capacity) {
     engine *e = &c->e;
     memopt_arena_desc desc;
     memopt_cuda_status s;
@@ -59,10 +70,7 @@ static int open_arena(card *c, size_t capacity) {
     desc.alignment = e->alignment;
     desc.error = &e->error;
     created = memopt_arena_create(&desc, &e->arena);
-    if (created == MEMOPT_ERR_MEMORY)
-        snprintf(e->message, sizeof e->message, "This takes %.1f MB, and the card has %.1f MB free; --fit BYTES finds "
-                 "the largest batch that fits.",
-                 (double)capacity / 1e6, (double)c->memory.free_bytes / 1e6);
+    if (created == MEMOPT_ERR_MEMORY) tell_room(c, o, capacity);
     return said(e, "Memory", created);
 }
 
@@ -119,7 +127,7 @@ static int card_open(card *c, const options *o, size_t capacity) {
     describe_model(e, o, &ops, transformer_add_embedding, NULL, card_type(o));
     e->m.shape.done_fn = o->fuse_step ? step_tensor : NULL;
     e->m.shape.user = c;
-    if (take_tables(e) || open_arena(c, capacity)) return 1;
+    if (take_tables(e) || open_arena(c, o, capacity)) return 1;
     if (push_parameters(e) || push_optimizer(c, o) || push_norm(c, o) || push_step(c, o)) return 1;
     if (push_results(c, o) || open_tape(c, o)) return 1;
     bytes = memopt_tape_get_stats(e->tape).peak;                         /* known before anything has run */
@@ -501,6 +509,7 @@ enum { NOT_HERE = sizeof not_here / sizeof *not_here };
 
 static int ranks_of_cards_wrong(const options *o, int whole, char *message, size_t capacity) {
     const int many = o->ranks > o->pipeline * o->tensor; /* have the same of the model */
+    const size_t rows = o->batch * o->context, aligned = 64 / memopt_type_bytes(card_type(o)); /* see tensor_device.h */
 
 #ifndef TRAIN_GPT_NCCL
     REFUSE(o->ranks, "--ranks: this program was built without NCCL; make build/train_gpt_nccl, or add -DTRAIN_GPT_NCCL "
@@ -515,6 +524,12 @@ static int ranks_of_cards_wrong(const options *o, int whole, char *message, size
            "--graph is one card's alone: ranks compare their calls of NCCL, and watch a deadline, "
            "on the host within a step; leave --graph or --ranks out.");
     REFUSE(o->ranks && o->fit, "--fit looks at one card alone: leave it or --ranks out.");
+    REFUSE(o->parts && rows % aligned,
+           "--parts: where a model is cut by width or length, a card takes batches of a multiple of %zu tokens, and "
+           "--batch %zu of --context %zu has %zu: take another --batch.", aligned, o->batch, o->context, rows);
+    REFUSE(o->parts && rows / o->parts * o->width % aligned,
+           "--parts %zu: on a card one of them takes a multiple of %zu numbers of --width %zu, and has %zu: take fewer, "
+           "or a larger --batch.", o->parts, aligned, o->width, rows / o->parts * o->width);
     return 0;
 }
 

@@ -70,6 +70,10 @@ REFUSED = {
                                         "take --stage 1 or 0.",
     "--ranks 2 --pipeline 2 --graph": "--graph is one card's alone: ranks compare their calls of NCCL, and watch a deadline, on the host within a "
                                       "step; leave --graph or --ranks out.",
+    "--ranks 2 --sequence 2 --context 31": "--parts: where a model is cut by width or length, a card takes batches of a multiple of 16 tokens, and "
+                                           "--batch 2 of --context 31 has 62: take another --batch.",
+    "--ranks 2 --sequence 2 --parts 64 --width 20 --heads 2": "--parts 64: on a card one of them takes a multiple of 16 numbers of --width 20, and has 20: "
+                                                    "take fewer, or a larger --batch.",
     "--ranks 2 --replicas 2": "--replicas is the CPU's: take train_gpt, or leave it out.",
     "--ranks 2 --graph": "--graph is one card's alone: ranks compare their calls of NCCL, and watch a deadline, on the host "
                          "within a step; leave --graph or --ranks out.",
@@ -269,6 +273,7 @@ LENGTHS = [  # switches; ranks, ranks of a pass, stage
     ("--heads 8 --units 2 --keep every:1 --dropout 0.1 --optimizer adamw8", TURNS, [(1, 1, 1), (2, 2, 3)]),
     ("--heads 4 --weights bf16 --optimizer adamw8 --steps 2", BF16_BOUND, [(1, 1, 1), (4, 4, 2)]),
     ("--heads 4 --keep overhead:33 --steps 2", FP32, [(1, 1, 1), (4, 4, 1)]), # other forwards are made again
+    ("--heads 4 --width 20 --steps 2", FP32, [(1, 1, 1), (2, 2, 2)]), # no tensor fills whole lines of 64 bytes
 ]
 for text, bound, places in LENGTHS if "simulator" in CARD else []:
     first = None
@@ -588,7 +593,9 @@ if "simulator" in CARD:
     nodes = run(CARD, switches + ["--steps", "2"])["nodes_of_the_graph"]
     check(nodes == kernels + products + 3, # arrays that are set to zero
           f"a graph of {nodes} nodes, of {kernels} kernels and {products} products")
-    stopped("--ranks 3", "rank [02]: This takes 34.* MB, and the card has .* MB free.*", SIMULATOR_MEMORY="40000000")
+    stopped("--ranks 3", r"rank [02]: This takes 34\.\d MB, and the card has 5\.\d MB free; more --ranks, a smaller --batch and --keep overhead:33 "
+            "need less.", SIMULATOR_MEMORY="40000000")
+    stopped("", r"This takes 34\.\d MB, and the card has 30\.0 MB free; --fit BYTES finds the largest batch that fits.", SIMULATOR_MEMORY="30000000")
     stopped("--ranks 4", "rank 0: NCCL does not connect 4 ranks on 2 cards, as it wants one for each: give --ranks 2.", SIMULATOR_APART="1")
     stopped("--ranks 2 --data /none", "rank [01]: /none: No such file or directory; .*")
     stopped("--ranks 2", "The cards: no CUDA-capable device is detected.", SIMULATOR_DEVICES="0")

@@ -178,7 +178,7 @@ static size_t exchange_bytes(const options *o) { /* reports, or losses: see rank
 static int rank_open_arena(rank *r, size_t capacity) {
     rank_here *h = &r->here;
 
-    if (open_arena(&h->c, capacity) || push_batch(r->e) || push_results(&h->c, &r->o)) return 1;
+    if (open_arena(&h->c, &r->o, capacity) || push_batch(r->e) || push_results(&h->c, &r->o)) return 1;
     return !(h->d_exchange = push(r->e, exchange_bytes(&r->o), TAG_DATA));
 }
 

@@ -26,13 +26,15 @@ static inline int transformer_is_cut(size_t i) { /* by tensor.h, of both halves 
 }
 
 /* ---- gradients of weights, where a cut by length makes them of runs of rows ---- */
-/* A backward's room for sums: above the gradients themselves a level for each time that two become one. */
+/* A backward's room for sums: above the gradients themselves a level for each time that two become one. Levels are as
+   aligned as gradients are: a device may add up in another order where a product's result lies otherwise. */
 static inline void transformer_take_levels(transformer_work *w) {
     size_t i, levels = 0;
 
     while ((size_t)1 << levels < transformer_row_parts(w->shape)) ++levels;
     for (i = 0; levels && i + 1 < TRANSFORMER_TENSORS_MAX; ++i)
         if (w->level < w->list[i].count + w->list[i + 1].count) w->level = w->list[i].count + w->list[i + 1].count;
+    w->level = transformer_up(w->level, 64 / sizeof(float));
     w->levels = (float *)memopt_tape_take(w->call, MEMOPT_TAPE_SCRATCH, levels * w->level * sizeof(float));
 }
 

@@ -42,7 +42,7 @@ static inline memopt_status tensor_multiply(const transformer_ops *ops, const me
 
 /* ---- sums, in `type` ---- */
 template <int = 0> static __global__ void tensor_store_kernel(void *d_to, const float *d_sums, const void *d_bias,
-                                                                     memopt_type type, size_t n, size_t columns) {
+                                                              memopt_type type, size_t n, size_t columns) {
     const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x, at = i % columns;
     float x;
 

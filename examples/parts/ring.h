@@ -217,7 +217,7 @@ static inline memopt_status ring_to_heads(const ring_work *w, ring_array x, unsi
 }
 
 /* ---- forward and backward ---- */
-/* All rows of a group's heads lie behind those of the group before. */
+/* All rows of a group's heads lie behind those of the group before. Where there are several, none has statistics. */
 static inline memopt_attention ring_group(const ring_work *w, size_t group) {
     const size_t rows = group * w->ranks * w->rows;
     const size_t at = rows * w->whole.heads * w->whole.width, kv_at = rows * w->whole.kv_heads * w->whole.width;
@@ -227,7 +227,6 @@ static inline memopt_attention ring_group(const ring_work *w, size_t group) {
     a.keys = transformer_at(a.keys, kv_at, a.type);
     a.values = transformer_at(a.values, kv_at, a.type);
     a.output = transformer_at(a.output, at, a.type);
-    a.statistics = (float *)transformer_at(a.statistics, rows * a.heads, MEMOPT_TYPE_F32);
     a.grad_output = transformer_at(a.grad_output, at, a.type);
     a.grad_queries = transformer_at(a.grad_queries, at, a.type);
     a.grad_keys = transformer_at(a.grad_keys, kv_at, a.type);

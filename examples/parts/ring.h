@@ -24,11 +24,12 @@
                   done_fn. Of attention alone batch is 1: several sequences are documents. All ranks have as many rows:
                   pad the context, and let the padding be a document of its own, whose targets are -1: the bits are
                   those without it.
-   On a card      With device.h, comm being one over NCCL: on the CPU those of threads and MPI. Its kernels choose how
-                  they add by the shape of a product. So with by_length products with weights are made of parts of the
-                  rows; and attention that is none of tensor cores (float32, or heads wider than 128) is called for as
-                  many heads at a time as the most ranks could each have: with a comm, too, in as many calls, and it
-                  keeps no statistics. row_positions are the card's.
+   On a card      With device.h, and a comm over NCCL; on the CPU that of threads or MPI. Products on a card may add up in
+                  another order when their shape is another one. So with by_length those with weights are made of one
+                  part of the rows at a time; an MLP's forward has room for what goes into its activation also where
+                  that is not kept; and attention without tensor cores (float32, or heads wider than 128) is called for
+                  as few heads at a time as each of S ranks could have, in as many calls of the comm, and keeps no
+                  statistics. row_positions lie on the card.
    A whole model  With shape.cut and by_length a model is cut so, and has the same bits for any number of ranks. The
                   rows are S parts, whatever R is; gradients of a block's weights are sums over parts, added as a tree:
                   a rank has a branch of it. Both ends are cut by the vocabulary, as in tensor.h: so nobody needs room

@@ -24,8 +24,8 @@
                   done_fn. Of attention alone batch is 1: several sequences are documents. All ranks have as many rows:
                   pad the context, and let the padding be a document of its own, whose targets are -1: the bits are
                   those without it.
-   On a card      With device.h, and a comm over NCCL; on the CPU that of threads or MPI. Products on a card may add up in
-                  another order when their shape is another one. So with by_length those with weights are made of one
+   On a card      With device.h, and a comm over NCCL; on the CPU that of threads or MPI. Products on a card may add up
+                  in another order when their shape is another one. So with by_length those with weights are made of one
                   part of the rows at a time; an MLP's forward has room for what goes into its activation also where
                   that is not kept; and attention without tensor cores (float32, or heads wider than 128) is called for
                   as few heads at a time as each of S ranks could have, in as many calls of the comm, and keeps no

@@ -764,6 +764,12 @@ END
     echo "$bubble" | awk '{ exit !($3 <= $2 && $2 <= $1 && $3 < 0.9 * $1) }' || fail "they wait as long with more bytes: $bubble"
     # shellcheck disable=SC2086
     refused 1 "too small: with these switches its largest rank takes" $wide --pipeline "4:$((least - 1))"
+    for cut in "$wide --pipeline 4" "--ranks 3 --units 8 --batch 2 --attention lean --dry-run --pipeline 3"; do
+        # shellcheck disable=SC2086
+        refused 1 "too small" $cut:1k
+        # shellcheck disable=SC2086
+        gpt $cut:"$(sed -n 's/.* takes \([0-9.]*\) MB.*/\1M/p' "$work/said")" >"$work/out" 2>&1 || fail "as much as was told is too small: $(cat "$work/out")"
+    done
     sums=1
     ranks_family "$deep --optimizer lamb --skip-outliers 5 --steps 4" <<END
 1 1

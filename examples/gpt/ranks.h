@@ -842,14 +842,17 @@ static void rank_tell_which(rank *r) {
     }
 }
 
-/* By a communicator that failed, unless this rank gave it up itself, as a pipeline does when a pass fails. */
+/* By a communicator that failed, unless this rank is to blame there, or gave it up itself, as a pipeline does when a pass
+   fails. */
 static int rank_was_told(const rank *r) {
     int i;
 
     for (i = 0; i < COMMS; ++i) {
         const memopt_error e = memopt_comm_error(r->comms[i]);
+        const int blames = e.place && !strcmp(e.place, "rank");
+        const int is_own = blames && e.index == memopt_comm_get_stats(r->comms[i]).rank;
 
-        if (r->comms[i] && e.status && strcmp(e.reason, "was given up")) return 1;
+        if (r->comms[i] && e.status && !is_own && strcmp(e.reason, "was given up")) return 1;
     }
     return 0;
 }
@@ -942,7 +945,8 @@ static int stages_are_too_large(const ranks_plan *p, outcome *out) {
 
     if (!bytes || p->tell_fn || largest <= bytes) return 0;
     snprintf(out->message, sizeof out->message, "--pipeline %zu:%zu is too small: with these switches its largest rank "
-             "takes %.3f MB or more; give as much, or more ranks.", p->o->pipeline, bytes, (double)largest / 1e6);
+             "takes %.3f MB or more; give as much, or more ranks.", p->o->pipeline, bytes,
+             (double)((largest + 999) / 1000) / 1e3); /* rounded up: so much is enough */
     return 1;
 }
 

@@ -597,7 +597,7 @@ if "simulator" in CARD:
             "need less.", SIMULATOR_MEMORY="40000000")
     for calls in (2, 9, 50): # of several that end, the one whose call it was tells
         for cut in ("--heads 4 --tensor 2 --pipeline 2 --stage 0", "--heads 4 --sequence 2 --stage 3"):
-            stopped(f"--ranks 4 --units 4 {cut}", r"rank \d: .* at rank \d, an error of NCCL\..*", SIMULATOR_NCCL_FAILS=str(calls))
+            stopped(f"--ranks 4 --units 4 {cut}", r"rank \d: .* at rank \d, an error of NCCL.*", SIMULATOR_NCCL_FAILS=str(calls))
     stopped("", r"This takes 34\.\d MB, and the card has 30\.0 MB free; --fit BYTES finds the largest batch that fits.", SIMULATOR_MEMORY="30000000")
     stopped("--ranks 4", "rank 0: NCCL does not connect 4 ranks on 2 cards, as it wants one for each: give --ranks 2.", SIMULATOR_APART="1")
     stopped("--ranks 2 --data /none", "rank [01]: /none: No such file or directory; .*")

@@ -499,7 +499,7 @@ static void faults(void) {
 static void faults_unchecked(void) { faults_of(1); }
 /* A fault of rank 1 while groups are opened, used and closed. */
 static int faulty_groups(mock_fault fault, unsigned long n, ncclResult_t result) {
-    static script room; script *const s = &room; int rank, hit; const int opens = n <= 2 || fault == MOCK_CUDA;
+    static script room; script *const s = &room; int rank, hit; const int opens = n <= (fault == MOCK_CUDA ? 14 : 2);
     mock_begin(); mock_fail(fault, 1, n, result); mock_remote_errors(1); mock_delay((int)n % 3);
     script_of(s, 3, 1, opens || fault == MOCK_PROGRESS ? LATE : 20); s->what = FAULT; s->at = (int)n; s->who = 1;
     play_by(s, grouped);

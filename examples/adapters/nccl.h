@@ -395,11 +395,10 @@ static memopt_status memopt_nccl_open(memopt_nccl *m, const ncclUniqueId *id, in
 /* It is the parent that is in progress, and NCCL writes m->comm at the end. */
 static memopt_status memopt_nccl_divide(memopt_nccl *m, memopt_nccl *parent, int color, int key) {
     const int own_color = color < 0 ? NCCL_SPLIT_NOCOLOR : color;
+    const ncclResult_t result = ncclCommSplit(parent->comm, own_color, key, &m->comm, NULL);
     memopt_error ignored;
-    memopt_status s = memopt_nccl_drain(parent, &ignored);
+    memopt_status s = memopt_nccl_reach(parent, result, NULL, &ignored);
 
-    if (s) return s;
-    s = memopt_nccl_reach(parent, ncclCommSplit(parent->comm, own_color, key, &m->comm, NULL), NULL, &ignored);
     m->is_stuck = s && parent->is_stuck; /* NCCL may still write */
     if (m->is_stuck || !m->comm) return s || color < 0 ? s : MEMOPT_ERR_IO;
     m->is_open = 1;

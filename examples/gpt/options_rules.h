@@ -118,7 +118,7 @@ static int options_table_wrong(const options *o, uint64_t given, char *message, 
 
 enum { RANK_GRAIN = 256, RANK_SECTOR = 4096 }; /* where memopt_shard begins a tensor: elements; bytes of slow weights */
 
-static size_t options_grain(const options *o) { /* of ranks on the CPU */
+static size_t options_grain(const options *o) { /* of ranks */
     const size_t bytes = o->weights == WEIGHTS_F32 ? 4 : 2;
 
     return o->offload & OFFLOAD_WEIGHTS ? RANK_SECTOR / bytes : (size_t)RANK_GRAIN;

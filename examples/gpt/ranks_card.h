@@ -17,7 +17,8 @@
             with other ranks, on one card, or on the CPU. What ranks tell each other for that is the host's, too.
    Failure  A rank that fails says so in its next comparison, or aborts; one that is silent is missed after
             TRAIN_GPT_SECONDS. Of a process that was killed the others say which rank it was.
-   Plan     What NCCL itself takes of a card, and cuBLASLt beside its workspace, is not in it. */
+   Plan     What NCCL itself takes of a card for each communicator, of which a rank in a pipeline has up to nine, and
+            cuBLASLt beside its workspace, is not in it. */
 #ifndef GPT_RANKS_CARD_H
 #define GPT_RANKS_CARD_H
 #include "ranks_groups.h"

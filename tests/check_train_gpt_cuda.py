@@ -119,8 +119,8 @@ def planned(switches):
     return told and told["predicted_peak_bytes"]
 
 
-def trained(switches):
-    told = run(CARD, switches)
+def trained(switches, **environment):
+    told = run(CARD, switches, **environment)
     if told:
         check(told["measured_peak_bytes"] == told["predicted_peak_bytes"] == planned(switches), f"{switches}: bytes of the device")
         timed(told, switches)
@@ -153,7 +153,7 @@ for base, rows in SAME_BITS:
     first = None
     for text in rows:
         less = planned(base + "--keep overhead:33".split())
-        told = trained(base + text.format(less=less).split())
+        told = trained(base + text.format(less=less).split(), SIMULATOR_ORDERS="1")
         first = first or told
         if not told:
             continue
@@ -233,13 +233,11 @@ def of_ranks(told, what):
 
 for text, bound, places in RANKED if "simulator" in CARD else []:
     first = None
-    # Stages keep other layers' outputs than one tape, and a product that also writes for those is one of another kind.
-    orders = {} if "--keep" in text and "--pipeline" in str(places) else {"SIMULATOR_ORDERS": "1"}
     for number, (ranks, stage, *more) in enumerate(places):
         switches = TINY + text.split() + place(ranks, stage, *more)
         plan, cpu = run(CARD, switches + ["--dry-run"], SIMULATOR_DEVICES="0"), run(CPU, switches)
         room = {"SIMULATOR_APART": "1", "SIMULATOR_MEMORY": str(plan["predicted_peak_bytes"])} if plan and ranks < 3 else {}
-        told = run(CARD, switches, SIMULATOR_STREAMS=str(number % 3), **orders, **room) # at once, as late as may be, at random
+        told = run(CARD, switches, SIMULATOR_ORDERS="1", SIMULATOR_STREAMS=str(number % 3), **room) # at once, as late as may be, at random
         first = first or told
         piped = any("--pipeline" in switch for switch in more) # a CPU's stages are cut elsewhere
         if not (told and plan and cpu):

@@ -350,9 +350,9 @@ static inline memopt_status transformer_down_backward(const transformer_work *w,
 }
 
 /* Does a forward write what goes into GELU also where nobody wants it? A product that does not may add up in another
-   order on a device; and ranks that cut a model otherwise may make other forwards again. */
+   order on a device; and what is kept, or which ranks make which forwards again, is to change no bit. */
 static inline int transformer_same_products(const transformer *t) {
-    return t->cut && !transformer_rows_are_alone(&t->ops);
+    return !transformer_rows_are_alone(&t->ops);
 }
 
 /* Rows at a time: a multiple of 32, because sums over rows are made of groups of 32. */

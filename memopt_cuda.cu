@@ -8184,17 +8184,21 @@ PRUNED __global__ void __launch_bounds__(256)
 shard_tree_kernel(float *sums, const unsigned char *pieces, size_t stride, size_t count, size_t units,
                   size_t unit_ranks, int start) {
     const size_t at = (size_t)blockIdx.x * 256 + threadIdx.x;
-    float waits[SHARD_TREE], sum, one = 0;
+    float waits[SHARD_TREE] = {}, sum, one = 0;
 
     if (at >= count) return;
     sum = start ? 0 : sums[at];
     for (size_t u = 0; u < units; ++u) {
         for (size_t r = 0; r < unit_ranks; ++r, pieces += stride) {
-            int level = 0;
-
             one = ((const float *)(const void *)pieces)[at];
-            for (; r >> level & 1; ++level) one = memopt_i_sum(waits[level], one);
-            waits[level] = one;
+            bool rises = true;
+            CU_UNROLL for (int level = 0; level < SHARD_TREE; ++level) { /* in registers: a stack would be memory */
+                const bool joins = r >> level & 1;
+
+                if (rises && joins) one = memopt_i_sum(waits[level], one);
+                if (rises && !joins) waits[level] = one;
+                rises = rises && joins;
+            }
         }
         memopt_i_v1_add_weighted(&sum, &one, 1, 1, start && !u);
     }

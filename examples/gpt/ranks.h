@@ -361,9 +361,9 @@ static int budget_of_rank_is_below(rank *r, const ranks_plan *p, size_t held) {
     if (said(r->e, "The plan of the activations", memopt_tape_min_budget(&d, &need))) return 1;
     if (r->o.budget >= held + need) return 0;
     snprintf(r->e->message, sizeof r->e->message, "A budget of %.1f MB a rank is too small: it holds %.1f MB with "
-             "--stage %zu, and activations need %.1f MB or more; --advise BYTES tells the switches that need less.",
+             "--stage %zu, and activations need %.1f MB or more; %s.",
              (double)r->o.budget / 1e6, (double)(held - beside_shard(p)) / 1e6, r->o.stage,
-             (double)(need + beside_shard(p)) / 1e6);
+             (double)(need + beside_shard(p)) / 1e6, RANK_LESS);
     return 1;
 }
 

@@ -27,6 +27,8 @@
 #  define TRAIN_GPT_SECONDS 120 /* that a rank waits for the others, who may be in a long pass */
 #endif
 
+#define RANK_LESS "--stage 3 and more --ranks need less"
+
 enum { RANK_ALIGNMENT = CARD_ALIGNMENT, /* of what the tape takes of the arena */
        RANK_WARMS = 1 };                /* the first step is not in the speed: see outcome_speed() */
 

@@ -9,6 +9,8 @@
 #define GPT_RANKS_CPU_H
 #include "ranks_groups.h"
 
+#define RANK_LESS "--advise BYTES tells the switches that need less"
+
 enum { RANK_ALIGNMENT = 64, /* of what the tape takes of the arena */
        RANK_WARMS = 0,      /* the first step is as the others */
        RANK_BYTE_COST = 16 }; /* multiply-adds in the time of a byte to or from a disk: 2 GB/s beside 32 G/s */

@@ -120,7 +120,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "grids", NULL, "--advise BYTES a rank: the fastest way to lay out --ranks is trained" },
     { "Many ranks", "ranks", "R", "threads that cut the model among them, on GPUs a card each; default off" },
     { NULL, "stage", "0|1|2|3", "cut: nothing, states, gradients too, weights too; default 3, pipelines 1" },
-    { NULL, "units", "U", "batches a step, the same for any R: so are the bits; default 1 a pass, or 2 P" },
+    { NULL, "units", "U", "batches a step: for any R the same bits; default 1 a pass, or 2 P" },
     { NULL, "replicas", "C", "C sets of R / C ranks, each with the model cut among its own; default 1" },
     { NULL, "pipeline", "P[:BYTES]", "P ranks share each pass by layers; each may take BYTES to wait less" },
     { NULL, "chunks", "V", "runs of layers for each of the P ranks, which then wait less; default 1" },

@@ -832,6 +832,19 @@ def deep_memory(weights, *more):
     return most + 0.002, least + 0.001  # what is told is rounded by up to 0.0005
 
 
+def tune_little(weights, little, *switches):
+    """On a busy machine a process may have a few MB more of its program's file in memory than the one that planned: it
+    says so, and is planned again."""
+    for _ in range(3):
+        try:
+            return tune_deep(*switches, "--memory", "%.4fG" % little)
+        except AssertionError as error:
+            if "is too little" not in str(error):
+                raise
+        little = deep_memory(weights)[1]
+    raise AssertionError("three plans in turn were too little")
+
+
 def check_disk_bytes():
     empty_folder("deep", **DEEP)
     r = random.Random(4)
@@ -845,7 +858,7 @@ def check_disk_bytes():
         found, moved = tune_deep(*switches, "--memory", "%.4fG" % enough)
         reads, writes = (3 * n for n in disk_bytes(element))
         assert found == expected and moved == (reads, writes), (weights, moved, reads, writes)
-        found, moved = tune_deep(*switches, "--memory", "%.4fG" % little)  # weights are read once more
+        found, moved = tune_little(weights, little, *switches)  # weights are read once more
         assert found == expected and moved[0] > reads and moved[1] == writes, (weights, moved, reads)
     for more in (["--accumulate", 2], ["--clip", 1], ["--hold-back", 0.5, "--validate", 1],
                  ["--accumulate", 2, "--ranks", 2]):

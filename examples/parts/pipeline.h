@@ -479,7 +479,8 @@ typedef struct pipeline_desc { /* zero it, then set what you need; the same on a
     memopt_tape_desc  tape;            /* of each stage: rule, every, overhead, codec, seed, verify, host; no budget.
                                           not_host_visible is of memory of a device */
     uint64_t          stride;          /* from the number of a micro-batch to the next; 0 = 1 */
-    size_t            limit;           /* bytes of a rank; 0: the smallest cut. Where no cut keeps within it, that, too */
+    size_t            limit;           /* bytes of a rank, for the fastest cut within them; 0, or where there is none:
+                                          the smallest one, whose bytes tell */
     const transformer *tied;           /* NULL: nothing is tied; else the shape whose head has the tokens as weights */
     int               evaluates;       /* 1: memory for pipeline_evaluate(), too */
     size_t            tied_slots;      /* at most MEMOPT_COMM_CALLS. 0 = as many as the last rank never waits for, where
@@ -708,7 +709,8 @@ typedef struct pipeline_planner {
     pipeline_known  *known;     /* count + 1 of each first segment */
     double          *best;      /* of each stage and end: how bad the worst stage so far is, by bytes or by cost */
     size_t          *cut;       /* and where the last one begins */
-    size_t           limit;     /* of a rank's bytes, and of slowness; 0: none. By slowness where bytes alone have one */
+    size_t           limit;     /* of a rank's bytes, and of slowness; 0: none. Where bytes alone have one the aim is to
+                                   be fast, else to be small */
     double           slowest;
     size_t          *under_way, tied_slots;
     pipeline_action *actions;
@@ -886,7 +888,8 @@ static inline size_t pipeline_largest(const pipeline_planner *p) {
     return most;
 }
 
-/* How slow these stages are: of one a rank by the slowest, in whose time all go on; of several by a step as it is run. */
+/* How slow these stages are: of one a rank by the slowest, in whose time all go on; of several by a step as it is
+   run. */
 static inline double pipeline_slowness(const pipeline_planner *p) {
     const size_t stages = pipeline_stages(&p->desc->shape);
     pipeline_course course;

@@ -29,8 +29,8 @@
                   others fail as well, and none waits for it.
                   float32 gradients; no adapters, codes, mlp_chunk, attention of your own, classes. By length, with
                   cut.by_length, the ends are these, too: see ring.h.
-   On a device    Behind device.h it is the same on cards, with a comm that moves bytes of the device. Sums are handed out
-                  by the rows of a part, so that no product has another shape for another number of ranks: they all
+   On a device    Behind device.h it is the same on cards, with a comm that moves bytes of the device. Sums are handed
+                  out by the rows of a part, so that no product has another shape for another number of ranks: they all
                   have the same bits, which are not those of the CPU. Attention of 16 bits keeps no statistics for its
                   backward. See tensor_device.h for ids and targets.
    Source         Shoeybi et al., Megatron-LM (2019); Korthikanti et al., Reducing activation recomputation (2022). */

@@ -342,6 +342,13 @@ static void pipeline_cuts(void) {
         else { CHECK_AT(own.largest <= c.d.limit || smallest > c.d.limit, seed); fast += !pipe_is_better(&c, best, own); }
         for (r = 0; r < ranks; ++r) CHECK_AT(bytes[r].total == pipe_rank_bytes(&c, stages, r), seed);
     }
+    for (k = 0; k < 2; ++k) { /* of segments that take no time the smallest */
+        pipe_chain_make(&c, 5, 8);
+        c.d.shape.ranks = 3; c.d.shape.micro_batches = 4; c.d.limit = k ? SIZE_MAX / 2 : 0;
+        for (r = 0; r < 8; ++r) c.segments[r].forward_cost = c.segments[r].backward_cost = 0;
+        CHECK(pipeline_plan(&c.d, stages, bytes) == MEMOPT_OK && (!k || pipe_largest(&c, stages) == smallest));
+        smallest = pipe_largest(&c, stages);
+    }
     if (TEST_STRIDE == 1) CHECK(all > 10 && equal * 10 >= all * 9 && fast * 10 >= all * 8);
 }
 static void pipeline_bad_plans(void) {

@@ -709,8 +709,8 @@ typedef struct pipeline_planner {
     pipeline_known  *known;     /* count + 1 of each first segment */
     double          *best;      /* of each stage and end: how bad the worst stage so far is, by bytes or by cost */
     size_t          *cut;       /* and where the last one begins */
-    size_t           limit;     /* of a rank's bytes, and of slowness; 0: none. Where bytes alone have one the aim is to
-                                   be fast, else to be small */
+    size_t           limit;     /* of a rank's bytes, and of slowness; 0, below 0: none. Where bytes alone have one the
+                                   aim is to be fast, else to be small */
     double           slowest;
     size_t          *under_way, tied_slots;
     pipeline_action *actions;
@@ -832,8 +832,8 @@ static inline double pipeline_badness(const pipeline_planner *p, const pipeline_
     const pipeline_known *known = pipeline_known_of(p, own);
     const double cost = known->forward + known->backward;
 
-    if ((p->limit && bytes > p->limit) || (p->slowest > 0 && cost > p->slowest)) return PIPELINE_NEVER;
-    return p->limit && !(p->slowest > 0) ? cost : (double)bytes;
+    if ((p->limit && bytes > p->limit) || (p->slowest >= 0 && cost > p->slowest)) return PIPELINE_NEVER;
+    return p->limit && p->slowest < 0 ? cost : (double)bytes;
 }
 
 /* The cuts whose worst stage is the best there is. */
@@ -914,8 +914,8 @@ static inline double pipeline_worst(const pipeline_planner *p) {
     const size_t largest = pipeline_largest(p);
     const double slowness = p->limit ? pipeline_slowness(p) : 0;
 
-    if ((p->limit && largest > p->limit) || (p->slowest > 0 && slowness > p->slowest)) return PIPELINE_NEVER;
-    return p->limit && !(p->slowest > 0) ? slowness : (double)largest;
+    if ((p->limit && largest > p->limit) || (p->slowest >= 0 && slowness > p->slowest)) return PIPELINE_NEVER;
+    return p->limit && p->slowest < 0 ? slowness : (double)largest;
 }
 
 /* Stages a .. b - 1 by one segment to the left (or right): so stage a - 1 gives one to stage b (or takes one). */
@@ -1047,6 +1047,7 @@ static inline memopt_status pipeline_plan(const pipeline_desc *desc, pipeline_st
     if (!stages) return pipeline_refuse(desc->error, MEMOPT_ERR_ARGUMENT, "stages", "is NULL");
     memset(&p, 0, sizeof p);
     p.desc = desc;
+    p.slowest = -1;
     pipeline_lay_out_planner(&p, &room);
     size = room.bytes;
     room = memopt_carver_begin(room.overflow ? NULL : pipeline_alloc(desc->tape.host, size));

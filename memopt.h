@@ -31190,34 +31190,34 @@ MEMOPT_API memopt_status memopt_cross_entropy_measure(const memopt_ops *ops, con
 }
 
 /* A sum of exp(x - from) as one of exp(x - to), where `to` is not below; a part without a finite logit has none. */
-MEMOPT_I_HOST_DEVICE static double memopt_i_cross_entropy_moved(memopt_cross_entropy_row r, float to) {
-    const double apart = (double)to - (double)r.largest;
+MEMOPT_I_HOST_DEVICE static double memopt_i_cross_entropy_moved(const memopt_cross_entropy_row *r, float to) {
+    const double apart = (double)to - (double)r->largest;
 
-    return r.largest < to ? (apart < 700 ? (double)r.sum * memopt_i_row_decay(apart) : 0) : (double)r.sum;
+    return apart > 0 ? (apart < 700 ? (double)r->sum * memopt_i_row_decay(apart) : 0) : (double)r->sum;
 }
 
 MEMOPT_I_HOST_DEVICE static int memopt_i_cross_entropy_is_nan(float x) {
-    return (memopt_i_float_bits(x) & 0x7fffffff) > 0x7f800000;
+    return memopt_i_float_bits(x) << 1 > 0xff000000;
 }
 
 MEMOPT_I_HOST_DEVICE static float memopt_i_cross_entropy_larger(float a, float b) { /* or the one that is NaN */
     return memopt_i_cross_entropy_is_nan(b) || (!memopt_i_cross_entropy_is_nan(a) && b > a) ? b : a;
 }
 
-MEMOPT_I_HOST_DEVICE static memopt_cross_entropy_row memopt_i_cross_entropy_join(memopt_cross_entropy_row a,
-                                                                                 memopt_cross_entropy_row b) {
-    memopt_cross_entropy_row r = a;
+MEMOPT_I_HOST_DEVICE static memopt_cross_entropy_row
+memopt_i_cross_entropy_join(const memopt_cross_entropy_row *a, const memopt_cross_entropy_row *b) {
+    memopt_cross_entropy_row r;
 
-    r.largest = memopt_i_cross_entropy_larger(a.largest, b.largest);
-    r.at = memopt_i_cross_entropy_larger(a.at, b.at);
+    r.largest = memopt_i_cross_entropy_larger(a->largest, b->largest);
+    r.at = memopt_i_cross_entropy_larger(a->at, b->at);
     r.sum = (float)memopt_i_sum_double(memopt_i_cross_entropy_moved(a, r.largest),
                                        memopt_i_cross_entropy_moved(b, r.largest));
-    r.total = memopt_i_sum(a.total, b.total);
+    r.total = memopt_i_sum(a->total, b->total);
     return r;
 }
 
 MEMOPT_API memopt_cross_entropy_row memopt_cross_entropy_join(memopt_cross_entropy_row a, memopt_cross_entropy_row b) {
-    return memopt_i_cross_entropy_join(a, b);
+    return memopt_i_cross_entropy_join(&a, &b);
 }
 
 /* ---- the head ---- */

@@ -9072,7 +9072,7 @@ PRUNED __global__ void __launch_bounds__(256) cross_entropy_join_kernel(memopt_c
 
     for (size_t half = 1; half < parts && row < rows; half *= 2)
         for (size_t part = row; part + half * rows < parts * rows; part += 2 * half * rows)
-            d_rows[part] = memopt_i_cross_entropy_join(d_rows[part], d_rows[part + half * rows]);
+            d_rows[part] = memopt_i_cross_entropy_join(&d_rows[part], &d_rows[part + half * rows]);
 }
 
 /* Pieces of a row that stay in shared memory: of half a multiprocessor's, for two blocks; of all of it where what two

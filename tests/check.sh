@@ -900,7 +900,7 @@ ENDS
 160000 memopt_quantize MEMORY
 400000 memopt_heap_create NUMBERS
 480000 memopt_norm_forward ACTIVATIONS
-502500 memopt_tape_create OPERATORS
+502000 memopt_tape_create OPERATORS
 760000 memopt_advise_solve RANKS
 750000 memopt_norm_forward ADVISE
 380000 memopt_norm_forward MUON
